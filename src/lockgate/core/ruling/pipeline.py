@@ -52,7 +52,7 @@ from lockgate.core.ruling.scope.crossings import find_crossings
 from lockgate.core.ruling.second_look import find_tokens
 from lockgate.core.ruling.self_protection import find_tampering, findings_from_effects, is_unrelated
 from lockgate.core.ruling.tool_call import ToolCall
-from lockgate.core.ruling.tool_risk import may_reach_any_address, tool_risk
+from lockgate.core.ruling.tool_risk import read_tool_name, tool_risk
 from lockgate.core.text.imperatives import prepare, split_words
 from lockgate.core.text.rules import RULES_BY_ID, Scope
 from lockgate.core.text.scanner import Scanner, encode
@@ -278,7 +278,7 @@ def begin(
 
 def _risk_from_name(call: ToolCall, policy: Policy, text: str) -> Risk:
     # A request for an address carries the address to the server behind it: reading can send data out.
-    if call.findings or ("://" in text and may_reach_any_address(call.tool)):
+    if call.findings or ("://" in text and not read_tool_name(call.tool).known):
         return Risk.HIGH
     return tool_risk(call.tool, additional=policy.high_risk_tools, annotations=call.annotations)
 

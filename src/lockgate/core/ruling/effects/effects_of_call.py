@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from lockgate.core.ruling.arguments import Leaf, flatten_arguments, sink_from_argument
 from lockgate.core.ruling.effects.activity import NO_ACTIVITY, Activity, Change
-from lockgate.core.ruling.effects.carried_secrets import find_carried_secrets
+from lockgate.core.ruling.effects.carried_secrets import find_carried_secrets, find_known_secrets
 from lockgate.core.ruling.effects.code import read_code
 from lockgate.core.ruling.effects.effect import KINDS, SPENDS, Certainty, Effect, Severity, effect
 from lockgate.core.ruling.effects.operator_rows import kinds_of_tool
@@ -65,11 +65,8 @@ from lockgate.core.ruling.tool_risk import (
     CACHED_NAMES,
     WORDS,
     ToolName,
-    canonical_tool,
     gravest_act,
-    has_common_name,
     kind_by_annotations,
-    may_reach_any_address,
     read_tool_name,
 )
 
@@ -88,6 +85,8 @@ _RUN_KINDS = frozenset("unknown-act computes runs-project-task".split())
 _GOES_TO_HOST = frozenset(
     "sends-data grants-access sends-secret unknown-act embeds-remote-code installs-package clones pushes".split()
 )
+# What a command does to other machines that hears its whole text.
+_TAKES_ALONG = frozenset("requests sends-data sends-message publishes shares pushes".split())
 _SENDS = frozenset("sends-message sends-data shares publishes sends-secret".split())
 # Kinds that say nothing about what a command does, of which no tool's name says that its service is on this machine.
 _NOT_KNOWN = frozenset("runs-program unknown-act computes asks-local".split())
@@ -176,14 +175,18 @@ def _read_call(call: ToolCall, leaves: Sequence[Leaf] | None, project: Project, 
     if is_plain and isinstance(command, str) and len(command.split(None, 1)) > 1:
         if project.named is not None:
             project.named.append("")
-        return read_command(command, "command", project, activity)
+        effects = read_command(command, "command", project, activity)
+        if activity.secrets and any(entry.kind in _TAKES_ALONG for entry in effects):
+            effects += find_known_secrets([Leaf("command", command)], activity.secrets)
+        return effects
     leaves = flatten_arguments(call.arguments)[0] if leaves is None else leaves
-    return _read_tool(_Use(call, read_tool_name(call.tool), canonical_tool(call.tool), leaves, project, activity))
+    return _read_tool(_Use(call, read_tool_name(call.tool), leaves, project, activity))
 
 
 @lru_cache(maxsize=CACHED_NAMES)
 def _is_shell(tool: str) -> bool:
-    return canonical_tool(tool) == "bash" and not _is_other_shell(read_tool_name(tool))
+    name = read_tool_name(tool)
+    return name.common == "bash" and not _is_other_shell(name)
 
 
 def _is_other_shell(name: ToolName) -> bool:
@@ -192,11 +195,10 @@ def _is_other_shell(name: ToolName) -> bool:
 
 
 class _Use(NamedTuple):
-    """A call of a tool with its name as it is read, the common name of its kind, and its flattened arguments."""
+    """A call of a tool with its name as it is read, and its flattened arguments."""
 
     call: ToolCall
     name: ToolName
-    seed: str
     leaves: Sequence[Leaf]
     project: Project
     activity: Activity
@@ -204,7 +206,7 @@ class _Use(NamedTuple):
 
 def _read_tool(use: _Use) -> list[Effect]:
     # What leads to Lockgate's own files and service counts wherever it stands.
-    own = list(read_own_arguments(use.name, use.seed, use.leaves, use.project))
+    own = list(read_own_arguments(use.name, use.name.common, use.leaves, use.project))
     if len(use.leaves) > MAX_LEAVES_READ:
         own.insert(0, effect("unreadable", certainty=Certainty.GUESS))
         use = use._replace(leaves=use.leaves[:MAX_LEAVES_READ])
@@ -224,12 +226,14 @@ def _read_tool(use: _Use) -> list[Effect]:
     if request is None or not request[1].text.startswith("/"):
         effects = _read_as_command(use, effects)
     carried = [] if is_local else list(find_carried_secrets(use.leaves))
+    if not is_local or any(entry.kind in _TAKES_ALONG for entry in effects):
+        carried += find_known_secrets(use.leaves, use.activity.secrets)
     return [*own, *effects, *carried, *_raised_by_annotations(use.call, effects)]
 
 
 def _read_file(use: _Use) -> tuple[list[Effect] | None, bool]:
     """Return what a tool does to files, and whether that stays here; by its name if that is graver."""
-    effects, is_common = read_file_tool(use.name, use.seed, use.leaves, use.project), has_common_name(use.call.tool)
+    effects, is_common = read_file_tool(use.name, use.leaves, use.project), bool(use.name.common)
     if effects and not is_common and any(map(may_be_no_path, use.leaves)):
         by_name = _read_service_tool(use)
         if _gravest(by_name) > _gravest(effects):
@@ -307,10 +311,10 @@ def _decides(command: ToolCommand, read: Sequence[Effect], name: ToolName, effec
 def _read_run(use: _Use) -> list[Effect] | None:
     """Return what a shell, an interpreter or a database runs; None for a tool that is none of these."""
     name, leaves = use.name, use.leaves
-    commands = _command_lines(use) if name.kind != "looks" and use.seed not in _OTHER_SEEDS else []
-    if commands or use.seed == "bash":
+    commands = _command_lines(use) if name.kind != "looks" and use.name.common not in _OTHER_SEEDS else []
+    if commands or use.name.common == "bash":
         effects = _read_commands(use, commands)
-        if use.seed == "bash" or name.kind in _RUN_KINDS or name.has("shell"):
+        if use.name.common == "bash" or name.kind in _RUN_KINDS or name.has("shell"):
             return effects
         return [*_read_service_tool(use), *(entry for entry in effects if entry.kind not in _NOT_KNOWN)]
     if name.has("code") and (name.verb in _RUNS or not name.verb) and (code := _read_sources(use)):
@@ -321,7 +325,7 @@ def _read_run(use: _Use) -> list[Effect] | None:
 
 def _command_lines(use: _Use) -> list[Leaf]:
     """Return the commands among the values with the words that go with them; a list may be one by itself."""
-    name, is_bash = use.name, use.seed == "bash"
+    name, is_bash = use.name, use.name.common == "bash"
     words = list(joined_values(use.leaves, "command arguments"))
     commands = list(joined_values(use.leaves, "command"))
     is_shell = is_bash or ((name.verb in _RUNS or name.has("shell")) and not name.has("code"))
@@ -374,10 +378,10 @@ def _read_web_tool(use: _Use) -> list[Effect] | None:
     if name.kind == "looks":
         # A tool that only names hosts carries no data to a bare one.
         asked = [(host, leaf) for host, leaf in hosts if "/" in leaf.text or not name.has("names hosts")]
-        return (_requests(leaves, asked) if asked and may_reach_any_address(use.call.tool) else []) or looks
+        return (_requests(leaves, asked) if asked and not name.known else []) or looks
     # A tool that installs something works on the browser.
     is_page = name.verb != "install" and name.has("page")
-    if use.seed == "web_fetch" or name.kind == "requests":
+    if use.name.common == "web_fetch" or name.kind == "requests":
         return _requests(leaves, hosts) or (looks if is_page and name.has("looks at page") else [effect("requests")])
     if is_page:
         return _read_page_act(use, hosts)
@@ -428,7 +432,7 @@ def _read_page_act(use: _Use, hosts: Sequence[tuple[str, Leaf]]) -> list[Effect]
 def _read_service_tool(use: _Use) -> list[Effect]:
     """Return what a tool does by its name and its arguments, one effect for each target among them."""
     name, leaves = use.name, use.leaves
-    by_name = [("instructs-agent", "shape")] if use.seed == "spawn_agent" else _acts_by_name(name, leaves)
+    by_name = [("instructs-agent", "shape")] if use.name.common == "spawn_agent" else _acts_by_name(name, leaves)
     main = by_name[0][0]
     by_argument = [] if name.kind == "looks" else list(acts_by_argument(name, use.call.arguments, main))
     if any(act.kind == "looks" for act in by_argument):

@@ -29,7 +29,6 @@ from lockgate.core.ruling.tool_risk import (
     TABLE,
     VERBS,
     WORDS,
-    has_common_name,
     read_tool_name,
     read_words,
     singular,
@@ -59,8 +58,8 @@ _SAME_WORDS = {
 }
 _FILLER = WORDS["command line"] | WORDS["no object"]
 # Where an argument stands: command words, then what is acted on, then where to, then a line of its own.
-_LAST, _LINE = 3, 4
-_RANKS = ((0, "command word"), (0, "program"), (_LINE, "line"), (1, "operand first"), (_LAST, "operand last"))
+_LAST, _LINE = 2, 3
+_RANKS = ((0, "command word"), (0, "program"), (_LINE, "line"), (_LAST, "operand last"))
 
 
 class ToolCommand(NamedTuple):
@@ -88,7 +87,7 @@ def may_run(word: str) -> bool:
 
 def command_of(tool: str, arguments: Mapping[str, object]) -> ToolCommand | None:
     """Return the command line that a call of this tool may stand for; None for a tool that no program has named."""
-    if len(tool) > MAX_NAME or has_common_name(tool):
+    if len(tool) > MAX_NAME or read_tool_name(tool).common:
         return None
     if not _may_name_program(tool) and not any(has_role(key, "program") for key in arguments):
         return None
@@ -228,7 +227,7 @@ def _given(arguments: Mapping[str, object]) -> Iterator[tuple[str, str]]:
 
 
 def _rank(key: str) -> int:
-    return next((rank for rank, role in _RANKS if role in roles_of(key)), 2)
+    return next((rank for rank, role in _RANKS if role in roles_of(key)), 1)
 
 
 def _option(key: str) -> str:

@@ -41,16 +41,16 @@ _PATCHED = re.compile(
 _SHARE, _BEHIND_HOST = re.compile(r"[\\/]{2}([\w.-]+)[\\/]"), re.compile(r"[\w.-]+@([\w.-]+):")
 
 
-def read_file_tool(name: ToolName, seed: str, leaves: Sequence[Leaf], project: Project) -> list[Effect] | None:
+def read_file_tool(name: ToolName, leaves: Sequence[Leaf], project: Project) -> list[Effect] | None:
     """Return what a tool does to the files it names; None for a tool that works on no path of this machine."""
-    effects = list(_read_patches(leaves, project)) if seed == "write" else []
-    if effects or (effects := _read_files(name, seed, leaves, project)):
+    effects = list(_read_patches(leaves, project)) if name.common == "write" else []
+    if effects or (effects := _read_files(name, leaves, project)):
         return effects
-    return [effect("unknown-act", certainty=Certainty.GUESS)] if seed == "write" else None
+    return [effect("unknown-act", certainty=Certainty.GUESS)] if name.common == "write" else None
 
 
-def _read_files(name: ToolName, seed: str, leaves: Sequence[Leaf], project: Project) -> list[Effect]:
-    access = _direction(name, seed, leaves)
+def _read_files(name: ToolName, leaves: Sequence[Leaf], project: Project) -> list[Effect]:
+    access = _direction(name, leaves)
     if access is None:
         return []
     named = _find_paths(name, leaves)
@@ -130,12 +130,12 @@ def _transforms(name: ToolName) -> bool:
     return name.verb in _TRANSFORMS or (name.verb == "archive" and not _TRANSFORMS.isdisjoint(name.words))
 
 
-def _direction(name: ToolName, seed: str, leaves: Sequence[Leaf]) -> Access | None:
+def _direction(name: ToolName, leaves: Sequence[Leaf]) -> Access | None:
     is_shot = name.has("saves what it shows")
-    is_view = seed == "write" and not _VIEWS.isdisjoint(leaves)
-    if seed in ("read", "glob", "grep") or (name.kind == "looks" and not is_shot) or is_view:
+    is_view = name.common == "write" and not _VIEWS.isdisjoint(leaves)
+    if name.common in ("read", "glob", "grep") or (name.kind == "looks" and not is_shot) or is_view:
         return Access.READ
-    if seed == "write" or is_shot or _transforms(name):
+    if name.common == "write" or is_shot or _transforms(name):
         return Access.WRITE
     on_file = name.has("file")
     if name.verb in _DELETES:

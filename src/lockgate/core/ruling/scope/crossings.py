@@ -78,7 +78,8 @@ _NETWORK_PROGRAM = re.compile(
     r"|git\s+(?:clone|fetch|pull|push|remote|ls-remote|submodule))(?:\.exe)?(?=\s)"
 )
 _ENDS_COMMAND = re.compile(r"[;&|\n]")
-_SHELL_WORD = re.compile(r"(?:[^\s\"'\\]|\\.|\"(?:[^\"\\]|\\.)*\"|'[^']*'|[\"'\\])+")
+# Words, and hosts behind a login, that begin with what the shell fills in.
+_FILLED_IN = re.compile(r"[\s@][\"']?((?:[$`]|%\w+%)\S{0,99})")
 # A quoted text is code, unless a shell reads it.
 _QUOTED = re.compile(r"\\.|\"((?:[^\"\\]|\\.)*)\"|'([^']*)'", re.DOTALL)
 _SHELL = re.compile(
@@ -197,7 +198,7 @@ class _ReadValue:
         is_shell = is_command and (sink_from_argument(argument) != "command" or not words.isdisjoint(_SHELL_ARGUMENTS))
         self._effects = _effects_of_command(text) if is_shell or self._fetches else ()
         self._levels = bytearray([self._level_for(words, is_shell=is_shell)]) * len(text)
-        for match in _QUOTED.finditer(text) if is_shell else ():
+        for match in _QUOTED.finditer(text) if is_shell or self._fetches else ():
             inner, before = match[1] or match[2] or "", text[max(0, match.start() - 80) : match.start()]
             is_run = "$(" in inner or "`" in inner or _connects(inner) or _SHELL.search(before)
             if re.search(r"[\s(=\[]", inner) and not is_run:
@@ -373,17 +374,14 @@ class _ReadValue:
             if effect.kind == "runs-decoded" or (effect.kind in _ELSEWHERE and "$" in effect.target):
                 yield effect.target or effect.kind, 0
         done = 0
-        for command in _NETWORK_PROGRAM.finditer(self._text):
-            if command.start() < done:
-                continue
-            ends = _ENDS_COMMAND.search(self._text, command.end())
-            done = ends.start() if ends else len(self._text)
-            is_value = False
-            for match in _SHELL_WORD.finditer(self._text, command.end(), done):
-                word = match[0].lstrip("\"'")
-                if _leaves_host_open(word, is_value=is_value):
-                    yield match[0], match.start()
-                is_value = word.startswith("-")
+        for program in _NETWORK_PROGRAM.finditer(self._text):
+            if program.start() >= done:
+                ends = _ENDS_COMMAND.search(self._text, program.end())
+                done = ends.start() if ends else len(self._text)
+                for match in _FILLED_IN.finditer(self._text, program.end(), done):
+                    # `-H "Authorization: Bearer $TOKEN"` says nothing about a host.
+                    if self._levels[match.start(1)] != HostLevel.CODE:
+                        yield match[1], match.start(1)
 
     # --- paths
 
@@ -412,14 +410,6 @@ def _level_of_command(effects: Sequence[Effect]) -> HostLevel:
         return HostLevel.ANY
     reaches_out = any(effect.severity is Severity.REACHES_OUT and effect.kind != "signs-as" for effect in effects)
     return HostLevel.LISTED if reaches_out else HostLevel.CODE
-
-
-def _leaves_host_open(word: str, *, is_value: bool) -> bool:
-    """Return whether the shell fills in a host; a slash ends it before what is filled in, and options have values."""
-    filled = re.search(r"[$`]|%\w+%", word)
-    if not filled or filled.start() == 0:
-        return filled is not None
-    return not (is_value or word[0] == "-" or "/" in re.sub(r"^[\w+.-]+:[/\\]*", "", word[: filled.start()]))
 
 
 def _may_lie_elsewhere(path: str) -> bool:
