@@ -28,9 +28,9 @@ from lockgate.core.ruling.context import CarriedFrom, Context
 from lockgate.core.ruling.effects.activity import WRITES, Change
 from lockgate.core.ruling.effects.programs.loaded_files import LOADS, acts_when_run
 from lockgate.core.ruling.effects.project import is_shared_host, normalize_path
-from lockgate.core.ruling.index import IndexedReading
+from lockgate.core.ruling.index import IndexedReading, Places
 from lockgate.core.ruling.targets import is_local_host
-from lockgate.core.ruling.value_pieces import find_candidates, prepare_values
+from lockgate.core.ruling.value_pieces import Candidate, find_candidates, prepare_values
 from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.text.imperatives import prepare, split_words
 from lockgate.core.text.scanner import Scanner
@@ -248,7 +248,7 @@ def weigh_hits(
 
 def _weigh(hit: CarriedHit, places: Sequence[str]) -> CarriedFrom | None:
     shared = hit.shared
-    is_same_file = bool(hit.path) and any(_is_same_path(hit.path, place) for place in places)
+    is_same_file = bool(hit.path) and any(_lies_in(place, hit.path) for place in places)
     is_marked = not shared.isdisjoint(_FILE_MARKS) and any(_lies_in(place, hit.path) for place in places)
     if not (is_marked or shared - _FILE_MARKS):
         return None
@@ -271,11 +271,6 @@ def _lies_in(place: str, path: str) -> bool:
         return f"{place}/".startswith(f"{path}/")
     # One of the two is relative to a folder that was not known.
     return f"/{path}/" in f"/{place}/" or f"{path}/".endswith(f"/{place}/")
-
-
-def _is_same_path(one: str, other: str) -> bool:
-    short, long = sorted((one.strip("'\""), other.strip("'\"")), key=len)
-    return bool(short) and f"/{long}".endswith(f"/{short.removeprefix('./').lstrip('/')}")
 
 
 def find_derived(
@@ -404,22 +399,13 @@ class _DerivationSearch:
         values.sort(key=lambda row: (not row[1], row[0].isalnum()))
         self._is_cut = self._is_cut or len(values) > _MAX_VALUES
         for value, is_address in values[:_MAX_VALUES]:
-            words = split_words(value)
-            holding = self._readings_with(value, words)
-            is_ordered = bool(holding) and self._is_ordered(value, holding)
-            if is_ordered or (holding and is_address and not value.isalnum()):
+            places = self._find_places(value)
+            is_ordered = any(held.is_ordered(candidate, self._budget) for candidate, held in places)
+            if is_ordered or (places and is_address and not value.isalnum()):
                 ordered = FingerprintKind.ORDERED_ADDRESS if is_address else FingerprintKind.ORDERED_NAME
                 kind, weight = (ordered, _RUN) if is_ordered else (FingerprintKind.ADDRESS, 1)
-                self._add(holding[0], weight, [Fingerprint(_hash(value), kind, max(words, key=len))])
-
-    def _readings_with(self, value: bytes, words: Sequence[bytes]) -> list[IndexedReading]:
-        return [
-            reading
-            for reading in self._foreign
-            if all(word in reading.words for word in words)
-            and self._budget.take_pass(len(reading.text.prepared))
-            and value in reading.text.prepared
-        ]
+                word = max(split_words(value), key=len)
+                self._add(places[0][1].reading, weight, [Fingerprint(_hash(value), kind, word)])
 
     def _is_no_news(self, value: bytes) -> bool:
         """Return whether the user or the project names it, or it says nothing about who is reached."""
@@ -435,16 +421,17 @@ class _DerivationSearch:
             or self._context.goal.contains_address(value, self._budget)
         )
 
-    def _is_ordered(self, value: bytes, holding: Sequence[IndexedReading]) -> bool:
-        leaf = Leaf("value", value.decode("utf-8", "replace"))
-        candidates, _ = find_candidates(prepare_values([leaf]), self._context.index.words)
-        blocks = {reading.block for reading in holding}
-        return any(
-            held.reading.block in blocks and held.is_ordered(candidate, self._budget)
-            for candidate in candidates
+    def _find_places(self, value: bytes) -> list[tuple[Candidate, Places]]:
+        """Return where untrusted texts have this value."""
+        values = prepare_values([Leaf("value", value.decode("utf-8", "replace"))])
+        blocks, index = {reading.block for reading in self._foreign}, self._context.index
+        return [
+            (candidate, held)
+            for candidate in find_candidates(values, index.words)[0]
             if candidate.piece == value
-            for held in self._context.index.find(candidate, self._budget)
-        )
+            for held in index.find(candidate, self._budget)
+            if held.reading.block in blocks and value in held.reading.text.prepared
+        ]
 
 
 def _find_values(prepared: bytes) -> dict[bytes, bool]:

@@ -24,7 +24,7 @@ from urllib.parse import unquote
 from lockgate.core.ruling.effects.agent_programs import AGENT_PROGRAMS
 from lockgate.core.ruling.effects.effect import Effect, effect
 from lockgate.core.ruling.effects.project import Project, normalize_path
-from lockgate.core.tables import read_table
+from lockgate.core.tables import read_patterns, read_table
 
 
 class Access(StrEnum):
@@ -47,6 +47,7 @@ OWN_KINDS = frozenset(("reads-own-token", "changes-own-state", "changes-own-guar
 OWN_WORDS = {
     name: frozenset(words.split()) for name, words in read_table(__package__, "own.tbl", "words", ("list", "words"))
 }
+_P = read_patterns(__package__, "own.tbl")
 _MOST_PATH = 4096
 # Stands for a piece of a path that is not known.
 _ANY = "\x01"
@@ -56,29 +57,12 @@ _LISTED = [
 ]
 _NAMES = frozenset(name for entry in _LISTED for name in entry.names)
 _SIGNS = re.compile(rf"[*?\[{_ANY}]")
-_OWN_PROCESS = re.compile(r"/proc/(?:thread-)?self/(?!root|cwd)\w+(?:/\d*)?")
-_FILE_URL = re.compile(r"file:(?://[^/\\]*)?", re.IGNORECASE)
-_VARIABLE = re.compile(r"\$(?:env:)?\{?(\w+)\b(?::?[-=?][^}]*)?\}?|%(\w+)%|\$\{[^}]*\}|\$\(\)", re.IGNORECASE)
 _VARIABLES = {
     **dict.fromkeys(("HOME", "USERPROFILE", "HOMEPATH"), "~"),
     "XDG_STATE_HOME": "~/.local/state",
     "XDG_CACHE_HOME": "~/.cache",
     **{agent.variable: f"~/{agent.base}".rstrip("/") for agent in AGENT_PROGRAMS.values()},
 }
-_ANY_HOME, _LAST_DOTS = re.compile(r"^~[\w.-]*(?=/|$)"), re.compile(r"(?<=\w)\.+$")
-_WHOLE = re.compile(r"[/~$%]|file:|[A-Za-z]:[\\/]", re.IGNORECASE)
-_HOME = re.compile(r"(?:/(?:home|users)/[^/]+|/root|/var/root|[a-z]:/users/[^/]+)(?=/|$)")
-_ABOVE_HOME = re.compile(r"/(?:home|users|\*+)?|[a-z]:/?(?:users)?")
-# Values that only the shell knows, a home, the root alone or with a pattern, a folder above, a `cd` without a folder,
-# an archive that says itself which paths it writes, and routes of the service.
-# Each begins with a plain sign: most places of a text then take one step.
-_ROOT = r"(?:(?:home|root|users)(?:[/\\][\w.@-]+)?[/\\]?)?(?:[\s\"');|&,:]|\Z)"
-_NEAR = (
-    rf"\$|`|\x00|~(?<!\w~)|/{_ROOT}|\\{_ROOT}|/(?<![^\s\"'=(:,]/)\w{{0,6}}[*?\[{{]"
-    r"|/(?:home|users|root)(?=/)\S{0,200}?(?:[*?\[{]|/\.?/)|\.\.(?<!\.\.\.)(?:[\s\"');|&,/\\]|\Z)"
-    r"|cd(?<=\bcd)\s*(?:$|[;&|)\n])|tar(?<=\btar)\s[^|;&\n]{0,200}?(?:-p|-?\bx[a-z]*p|absolute-names)|/(?:v1|hooks|links)/"
-)
-_QUOTED = re.compile(r"['\"\\^]")
 
 
 def own_access(path: str, access: Access, project: Project, *, folder: str = "", below: bool = False) -> Effect | None:
@@ -100,7 +84,7 @@ def find_own(path: str, project: Project, folder: str = "") -> tuple[tuple[str, 
     folder = folder or project.folder or project.root
     places = _find_own(path, folder, project.home, project.own_folders)
     # What asks is another process than the one that follows its links; only the host knows where they lead.
-    if not places and project.follow is not None and not _OWN_PROCESS.fullmatch(path):
+    if not places and project.follow is not None and not _P["process itself"].fullmatch(path):
         target = project.follow(_join(path, folder))
         places = _find_own(target, "", project.home, project.own_folders) if target else ()
     return places
@@ -113,7 +97,7 @@ def may_lead_to_own(text: str, project: Project) -> bool:
     # A shell drops quotes inside a name.
     return (
         search(low) is not None
-        or (_QUOTED.search(low) is not None and search(_QUOTED.sub("", low)) is not None)
+        or (_P["quotes"].search(low) is not None and search(_P["quotes"].sub("", low)) is not None)
         or any(map(search, _readings(low)[1:]))
         or bool(project.folder and _find_own(project.folder, "", project.home, project.own_folders))
     )
@@ -124,12 +108,12 @@ def _near_pattern(home: str, own_folders: tuple[str, ...], ports: tuple[int, ...
     """Return what a text that leads to anything of ours has: a name on the way to it, a port, or an unknown value."""
     names = {*OWN_WORDS["near"], *map(str, ports)}
     for folder in (home, *own_folders):
-        path = _HOME.sub("", normalize_path(folder.replace("\\", "/")).casefold(), count=1)
+        path = _P["home"].sub("", normalize_path(folder.replace("\\", "/")).casefold(), count=1)
         names.add(path.strip("/").rpartition(":/")[2].partition("/")[0])
     letters = sorted({name[0] for name in names if name})
     # By their first letters, so that one step tells most places of a text apart.
     words = [f"{re.escape(letter)}(?:{_any_of(names, letter)})" for letter in letters]
-    return re.compile("|".join((*words, _NEAR)))
+    return re.compile("|".join((*words, _P["near"].pattern)))
 
 
 def _any_of(names: Iterable[str], letter: str) -> str:
@@ -149,7 +133,7 @@ def may_find_own(pattern: str, *, settings: bool = False) -> bool:
 
 
 def _join(path: str, folder: str) -> str:
-    return path if not folder or _WHOLE.match(path) else f"{folder}/{path}"
+    return path if not folder or _P["whole"].match(path) else f"{folder}/{path}"
 
 
 @lru_cache(maxsize=8192)
@@ -163,7 +147,7 @@ def _find_own(path: str, folder: str, home: str, own_folders: tuple[str, ...]) -
         )
     own = [_Listed("secret", "", _resolve(folder, "", home).strip("/").split("/")) for folder in own_folders]
     listed = [*_LISTED, *own]
-    if _ABOVE_HOME.fullmatch(full):
+    if _P["above home"].fullmatch(full):
         return tuple(dict.fromkeys((entry.section, True) for entry in listed if entry.start in ("~", "")))
     anchor, parts = full[: full.startswith(("/", "~"))], [part for part in full.split("/") if part]
     if full not in ("~", "") and _NAMES.isdisjoint(parts) and not _SIGNS.search(full):
@@ -215,13 +199,13 @@ def _fits(part: str, name: str) -> bool:
 def _resolve(path: str, folder: str, home: str) -> str:
     """Return a path in one spelling: small letters, `/`, without detours, a home as `~`, an unknown piece as a mark."""
     text = path.strip()
-    if (url := _FILE_URL.match(text)) is not None:
+    if (url := _P["file url"].match(text)) is not None:
         text = unquote(text[url.end() :])
-    text = _join(_VARIABLE.sub(_value, text), _VARIABLE.sub(_value, folder)).replace("\\", "/")
+    text = _join(_P["variable"].sub(_value, text), _P["variable"].sub(_value, folder)).replace("\\", "/")
     # Windows takes what follows two colons for a part of the file, and ignores blanks and dots at the end of a name.
     text = text.partition("::")[0].rstrip()
     # As a folder of its own, so that `~/..` is the folder of all homes.
-    text = _LAST_DOTS.sub("", normalize_path(_ANY_HOME.sub("/home/~", text)).casefold())
+    text = _P["last dots"].sub("", normalize_path(_P["any home"].sub("/home/~", text)).casefold())
     own = normalize_path(home.replace("\\", "/")).casefold() if home != "/" else ""
     if own and f"{text}/".startswith(f"{own}/"):
         return "~" + text[len(own) :]
@@ -231,7 +215,7 @@ def _resolve(path: str, folder: str, home: str) -> str:
     first, _, rest = text[1:].partition("/")
     if text[:1] == "/" and rest and first != "**" and _fits(first, "home"):
         return "/".join(["~", *rest.split("/")[1:]])
-    return _HOME.sub("~", text, count=1)
+    return _P["home"].sub("~", text, count=1)
 
 
 def _value(match: re.Match[str]) -> str:
@@ -243,13 +227,8 @@ def _value(match: re.Match[str]) -> str:
 
 # An agent may ask whether the service runs.
 _HEALTH = r"/(?:healthz|readyz)(?:[\s\"'`;|&)]|$)"
-_HOSTS = re.compile(r"\[[^\s\[\]]*\]|[^\s/\\?#\"'<>|`,;&()=@\[\]]+")
 # Browsers leave the first three out wherever they stand in an address, and take the others for dots.
 _PLAIN = str.maketrans("。．｡", "...", "\t\r\n")
-# The routes of Ollama, LM Studio, llama.cpp and vLLM that replace, load or remove a model.
-_MODEL_ROUTE = re.compile(
-    r"/+api/+(?:create|delete|pull|copy|v\d/+models/+(?:un)?load)\b|/models/+(?:un)?load\b|/v1/+(?:un)?load_lora|/lora-adapters"
-)
 
 
 def find_own_service(text: str, port: int) -> str:
@@ -268,13 +247,13 @@ def _find_address(text: str, port: str) -> str:
     """Return an address where a text has the port, and this machine anywhere beside it."""
     if port not in text or not re.search(rf"(?<!\d)0{{0,8}}{port}(?!\d|{_HEALTH})", text):
         return ""
-    words = (word.removesuffix(":") for word in _HOSTS.findall(re.sub(rf"(?<!\d)0{{0,8}}{port}(?!\d)", " ", text)))
+    words = (word.removesuffix(":") for word in _P["hosts"].findall(re.sub(rf"(?<!\d)0{{0,8}}{port}(?!\d)", " ", text)))
     return next((f"{word}:{port}" for word in words if is_this_machine(word)), "")
 
 
 def find_model_change(text: str, ports: Iterable[int]) -> str:
     """Return the host and port of a judge's server where a text also names a route that changes its models."""
-    addresses = (find_own_service(text, port) for port in ports if _MODEL_ROUTE.search(unquote(text)))
+    addresses = (find_own_service(text, port) for port in ports if _P["model route"].search(unquote(text)))
     return next(filter(None, addresses), "")
 
 

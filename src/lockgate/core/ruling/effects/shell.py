@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from lockgate.core.ruling.effects.activity import Activity
 from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
-from lockgate.core.ruling.effects.own_acts import note_own_number
 from lockgate.core.ruling.effects.own_paths import may_lead_to_own
 from lockgate.core.ruling.effects.program_io import MARK
 from lockgate.core.ruling.effects.programs.loaded_files import read_loaded_code
@@ -25,7 +24,6 @@ def read_command(text: str, argument: str, project: Project, activity: Activity)
         project.follow is not None or activity.is_near_own or "\\" in text or may_lead_to_own(text, project)
     )
     walk.read_text(text.replace(MARK, ""))
-    note_own_number(walk)
     read_loaded_code(walk)
     found = walk.effects()
     walk.note_changes()

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from lockgate.core.ruling.effects.activity import Activity, Content
 from lockgate.core.ruling.effects.effect import Certainty, Effect, Severity, effect
-from lockgate.core.ruling.effects.own_acts import note_own_commands
+from lockgate.core.ruling.effects.own_acts import note_own_acts, note_own_number
 from lockgate.core.ruling.effects.own_paths import ASKS_SERVICE, find_own_service, own_access
 from lockgate.core.ruling.effects.paths import Access, is_secret, is_secret_variable, place_of, read_access
 from lockgate.core.ruling.effects.program_io import (
@@ -59,12 +59,22 @@ MOST_EXPANDED = 512 * 1024
 class Walk:
     """The state of the shell while its commands are read, and the effects found so far."""
 
+    folder = ""
+    # What streams into the program that is being read, and from the last connection that was opened.
+    stdin = socket = NO_OUTPUT
+    # Whether the program that is being read has the administrator's rights.
+    as_root = False
+    # Whether the command can come near Lockgate's own files at all.
+    is_near_own = True
+    # How many substitutions take the output: what is captured is not shown, and its use decides.
+    _captured = 0
+    _nested = _texts = _read = _expanded = _depth = _steps = 0
+
     def __init__(self, argument: str, project: Project, activity: Activity, line: str) -> None:
         self.argument = argument
         self.line = line
         self.project = project
         self.activity = activity
-        self.folder = ""
         self.variables: dict[str, str] = {}
         self.functions: dict[str, Compound] = {}
         self.aliases: dict[str, str] = {}
@@ -76,20 +86,11 @@ class Walk:
         self.pieces_of: set[str] = set()
         self.unknown: set[str] = set()
         self.links: dict[str, str] = {}
-        # What streams into the program that is being read, and from the last connection that was opened.
-        self.stdin = self.socket = NO_OUTPUT
         self.span = (0, len(line))
-        self._found: dict[tuple[str, str], Effect] = {}
-        self._nested = self._texts = self._read = self._expanded = self._depth = self._steps = 0
-        self._running: list[str] = []
-        # How many substitutions take the output: what is captured is not shown, and its use decides.
-        self._captured = 0
-        # Whether the program that is being read has the administrator's rights.
-        self.as_root = False
         # Variables that this line sets.
         self.assigned: set[str] = set()
-        # Whether the command can come near Lockgate's own files at all.
-        self.is_near_own = True
+        self._found: dict[tuple[str, str], Effect] = {}
+        self._running: list[str] = []
 
     # What is found
 
@@ -174,6 +175,7 @@ class Walk:
             return NO_OUTPUT
         if MARK in text:
             text = self.spell_again(text)
+        note_own_number(self, text)
         try:
             script = parse_script(text)
         except ShellSyntaxError as error:
@@ -331,7 +333,9 @@ class Walk:
             return self.run_program([variable.target.lower(), *fields[1:]], stdin)
         if re.fullmatch(r"(?:/[\w.-]+)*/(?:bin|Scripts)/[\w.-]+", tail):
             return self.run_program([tail.rpartition("/")[2], *fields[1:]], stdin)
-        note_own_commands(self, Invocation(self.plain(fields[0]), fields[1:], stdin, {}))
+        if self.is_near_own:
+            name = self.plain(fields[0])
+            note_own_acts(self, Invocation(name, fields[1:], stdin, {}), name, is_known=True)
         self.add_unreadable()
         return NO_OUTPUT
 

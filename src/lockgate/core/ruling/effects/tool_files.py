@@ -5,23 +5,29 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from lockgate.core.ruling.arguments import Leaf
+from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.effects.effect import KINDS, Certainty, Effect, Severity, effect
 from lockgate.core.ruling.effects.paths import Access, read_access
 from lockgate.core.ruling.effects.project import Project
-from lockgate.core.ruling.effects.tool_arguments import ROLES, has_role, is_content, is_path_name, leaf_name, name_parts
+from lockgate.core.ruling.effects.tool_arguments import (
+    ROLES,
+    has_role,
+    is_content,
+    is_path_name,
+    leaf_name,
+    name_parts,
+    roles_of,
+)
 from lockgate.core.ruling.effects.written import read_written_file
 from lockgate.core.ruling.targets import find_hosts, host_from_value, is_local_host
 from lockgate.core.ruling.tool_risk import WORDS, ToolName
 
 _MOVES, _TRANSFORMS, _DELETES = WORDS["moves file"], WORDS["transforms file"], WORDS["deletes file"]
-_OLD, _NEW = ROLES["old text"], ROLES["new text"]
 _COPIES, _ADDS = _MOVES | {"copy", "duplicate", "link", "symlink"}, frozenset(("append", "insert", "a", "add"))
 # What holds a whole file.
 _WHOLE = frozenset(("content", "contents", "file_text"))
-_EDITED = frozenset("path filename filepath".split())
 _VIEWS = frozenset(Leaf("command", word) for word in ("view", "read", "list"))
-_NOT_CONTENT = frozenset("description instruction instructions explanation title".split())
+_WRITING = frozenset("write edit append save touch".split())
 # On another machine a path is outside no project, and a key is a key.
 _DOORS_ANYWHERE = frozenset(
     kind for kind, row in KINDS.items() if row.severity is Severity.OPENS_A_DOOR and not kind.endswith("s-outside")
@@ -35,32 +41,35 @@ _PATCHED = re.compile(
 _SHARE, _BEHIND_HOST = re.compile(r"[\\/]{2}([\w.-]+)[\\/]"), re.compile(r"[\w.-]+@([\w.-]+):")
 
 
-def read_file_tool(name: ToolName, seed: str, leaves: Sequence[Leaf], project: Project) -> list[Effect] | None:
+def read_file_tool(name: ToolName, leaves: Sequence[Leaf], project: Project) -> list[Effect] | None:
     """Return what a tool does to the files it names; None for a tool that works on no path of this machine."""
-    if seed != "write":
-        return _read_files(name, seed, leaves, project) or None
-    effects = list(_read_patches(leaves, project)) or _read_files(name, seed, leaves, project)
-    return effects or [effect("unknown-act", certainty=Certainty.GUESS)]
+    effects = list(_read_patches(leaves, project)) if name.common == "write" else []
+    if effects or (effects := _read_files(name, leaves, project)):
+        return effects
+    return [effect("unknown-act", certainty=Certainty.GUESS)] if name.common == "write" else None
 
 
-def _read_files(name: ToolName, seed: str, leaves: Sequence[Leaf], project: Project) -> list[Effect]:
+def _read_files(name: ToolName, leaves: Sequence[Leaf], project: Project) -> list[Effect]:
+    access = _direction(name, leaves)
+    if access is None:
+        return []
     named = _find_paths(name, leaves)
     paths = [leaf for leaf in named if _is_path(leaf.text)]
-    access = _direction(name, seed, leaves)
-    effects = list(_read_elsewhere(name, access, leaves))
-    if access is None or not paths:
+    effects = list(_read_elsewhere(name, access, leaves)) if name.kind != "looks" or access is Access.READ else []
+    if not paths:
         return effects
-    here = (_access(leaf, _access_of(leaf, access, name), project) for leaf in paths)
+    here = [_access(leaf, _access_of(leaf, access, name), project) for leaf in paths]
     is_elsewhere = any(map(is_other_host, leaves))
-    effects += (found for found in here if not is_elsewhere or found.kind in _DOORS_ANYWHERE)
+    effects += (entry for entry in here if not is_elsewhere or entry.kind in _DOORS_ANYWHERE)
     if access is Access.WRITE:
         others = [leaf for leaf in leaves if leaf not in named]
         effects += _read_contents(name, paths, others, project)
         if len(paths) == 2 and not name.words.isdisjoint(_COPIES):
             # What is moved is found at its new place.
             project.note_change(paths[1].text, None, link=paths[0].text)
-        effects += _read_repository(others)
-        effects += _read_download(paths, others) if name.verb == "download" else ()
+        if name.verb == "download":
+            effects += (effect("downloads-file", leaf.text, argument=leaf.argument) for leaf in paths)
+            effects += (effect("requests", seen.target) for leaf in others for seen in find_hosts(leaf.text))
     return effects
 
 
@@ -70,23 +79,16 @@ def may_be_no_path(leaf: Leaf) -> bool:
     return "target" in parts and parts.isdisjoint((ROLES["path"] | ROLES["output"]) - {"target"})
 
 
-def _read_download(paths: Sequence[Leaf], others: Sequence[Leaf]) -> Iterator[Effect]:
-    yield from (effect("downloads-file", leaf.text, argument=leaf.argument) for leaf in paths)
-    yield from (effect("requests", seen.target) for leaf in others for seen in find_hosts(leaf.text))
-
-
 def is_other_host(leaf: Leaf) -> bool:
     """Return whether a value says that a tool works on another machine."""
-    return has_role(leaf.argument, "elsewhere") and not is_local_host(leaf.text)
+    return "elsewhere" in roles_of(leaf.argument) and not is_local_host(leaf.text)
 
 
-def _read_elsewhere(name: ToolName, access: Access | None, leaves: Sequence[Leaf]) -> Iterator[Effect]:
+def _read_elsewhere(name: ToolName, access: Access, leaves: Sequence[Leaf]) -> Iterator[Effect]:
     """Yield what goes to or comes from another machine: by an address, a bucket beside a key, or a host."""
-    if access is None or (name.kind == "looks" and access is not Access.READ):
-        return
     for leaf in leaves:
         host = _host_of(leaf.text.strip()) if is_path_name(leaf.argument) else ""
-        if has_role(leaf.argument, "elsewhere"):
+        if "elsewhere" in roles_of(leaf.argument):
             host = leaf.text.strip()
         if host and not is_local_host(host.partition(":")[0]):
             is_read = _access_of(leaf, access, name) is Access.READ
@@ -105,21 +107,22 @@ def _host_of(path: str) -> str:
 def _find_paths(name: ToolName, leaves: Sequence[Leaf]) -> list[Leaf]:
     """Return the arguments that name files: `new` is a text where a text is replaced, and else a path to write."""
     acts = {leaf.text.lower() for leaf in leaves if has_role(leaf.argument, "action")} | {name.verb}
-    is_edit = acts.isdisjoint(_MOVES | _TRANSFORMS) and any(leaf_name(leaf) in _OLD for leaf in leaves)
-    named = [leaf for leaf in leaves if is_path_name(leaf.argument) and not (is_edit and leaf_name(leaf) in _NEW)]
+    is_edit = acts.isdisjoint(_MOVES | _TRANSFORMS) and any(leaf_name(leaf) in ROLES["old text"] for leaf in leaves)
+    texts = ROLES["new text"] if is_edit else frozenset[str]()
+    named = [leaf for leaf in leaves if is_path_name(leaf.argument) and leaf_name(leaf) not in texts]
     # `to` is a place where a file is packed or unpacked to.
-    places = ROLES["copied to"] if _transforms(name) and named else frozenset[str]()
+    places = ROLES["copied to"] if named and _transforms(name) else frozenset[str]()
     return named + [leaf for leaf in leaves if leaf_name(leaf) in places and "/" in leaf.text and leaf not in named]
 
 
 def _access_of(leaf: Leaf, access: Access, name: ToolName) -> Access:
     """Return what is done with one path: a tool that reads one file may write another."""
     transforms = _transforms(name)
-    outputs = ROLES["output"] | (ROLES["copied to"] if transforms else frozenset())
-    is_output = not name_parts(leaf.argument).isdisjoint(outputs)
-    if access is Access.READ or transforms:
-        return Access.WRITE if is_output or name.verb == "download" else Access.READ
-    return access
+    if access is not Access.READ and not transforms:
+        return access
+    roles = roles_of(leaf.argument)
+    is_output = "output" in roles or (transforms and "copied to" in roles) or name.verb == "download"
+    return Access.WRITE if is_output else Access.READ
 
 
 def _transforms(name: ToolName) -> bool:
@@ -127,36 +130,33 @@ def _transforms(name: ToolName) -> bool:
     return name.verb in _TRANSFORMS or (name.verb == "archive" and not _TRANSFORMS.isdisjoint(name.words))
 
 
-def _direction(name: ToolName, seed: str, leaves: Sequence[Leaf]) -> Access | None:
-    is_view = seed == "write" and not _VIEWS.isdisjoint(leaves)
-    if seed in ("read", "glob", "grep") or name.kind == "looks" or is_view:
+def _direction(name: ToolName, leaves: Sequence[Leaf]) -> Access | None:
+    is_shot = name.has("saves what it shows")
+    is_view = name.common == "write" and not _VIEWS.isdisjoint(leaves)
+    if name.common in ("read", "glob", "grep") or (name.kind == "looks" and not is_shot) or is_view:
         return Access.READ
-    if seed == "write" or _transforms(name):
+    if name.common == "write" or is_shot or _transforms(name):
         return Access.WRITE
-    on_file = not WORDS["file"].isdisjoint(name.words)
+    on_file = name.has("file")
     if name.verb in _DELETES:
         # The folders of a mail tool are full of mail.
-        is_mail = not WORDS["mail folder"].isdisjoint(name.words)
-        is_mail = is_mail and not any(leaf.text.startswith(("/", "~")) for leaf in leaves)
+        is_mail = name.has("mail folder") and not any(leaf.text.startswith(("/", "~")) for leaf in leaves)
         return Access.DELETE if on_file and not is_mail else None
     writes = on_file and name.verb in WORDS["writes file"] | _MOVES
     return Access.WRITE if writes or _edits_by_arguments(name, leaves) else None
 
 
 def _edits_by_arguments(name: ToolName, leaves: Sequence[Leaf]) -> bool:
-    """Return whether a tool gets a path with a verb that writes, or with what is replaced there, by what, and no more.
+    """Return whether a tool gets a path with a verb that writes, or with what is replaced there, and by what.
 
-    A tool that also gets a recipient or an address may send the change there.
+    A tool that also gets a recipient or an address may send the change there, and a path may be a place among settings.
     """
-    named = [name_parts(leaf.argument) for leaf in leaves if not leaf.text.isdigit()]
-    parts = frozenset[str]().union(*named)
-    # The path of such a thing is a place among settings, not a file.
-    if parts.isdisjoint(_EDITED) or not WORDS["setting"].isdisjoint(name.words):
+    roles = frozenset[str]().union(*(roles_of(leaf.argument) for leaf in leaves))
+    if "edited" not in roles or name.has("setting"):
         return False
-    is_exchange = not parts.isdisjoint(_OLD) and not parts.isdisjoint(_NEW)
-    known = _EDITED | _OLD | _NEW | _NOT_CONTENT
-    writes = name.verb in ("write", "edit", "append", "save", "touch") or name.words == {"chmod"}
-    return writes or (is_exchange and not any(map(known.isdisjoint, named)))
+    is_exchange = roles >= {"old text", "new text"} and roles.isdisjoint(("recipient", "elsewhere"))
+    is_sent = any(sink_from_argument(leaf.argument) == "url" for leaf in leaves)
+    return name.verb in _WRITING or name.words == {"chmod"} or (is_exchange and not is_sent)
 
 
 def _is_path(text: str) -> bool:
@@ -169,18 +169,22 @@ def _access(leaf: Leaf, access: Access, project: Project) -> Effect:
 
 
 def _read_contents(name: ToolName, paths: Sequence[Leaf], leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
+    """Yield what the written text does, and a push where the file is written into a hosted repository."""
     adds = not (name.words | {leaf.text.lower() for leaf in leaves}).isdisjoint(_ADDS)
-    old = {_place(leaf): leaf.text for leaf in leaves if not name_parts(leaf.argument).isdisjoint(_OLD)}
+    old = {_place(leaf): leaf.text for leaf in leaves if "old text" in roles_of(leaf.argument)}
     replaced = "\n".join(old.values())
     beside = {_place(leaf): leaf.text for leaf in paths}
     for leaf in leaves:
-        if name_parts(leaf.argument).isdisjoint(_OLD | _NOT_CONTENT):
+        if roles_of(leaf.argument).isdisjoint(("old text", "no content")):
             path = beside.get(_place(leaf), paths[0].text)
             if is_content(leaf):
                 is_whole = leaf_name(leaf) in _WHOLE and not adds
                 before = "" if is_whole or _place(leaf) in old else "\n"
                 project.note_change(path, before + leaf.text, is_whole=is_whole, replaced=old.get(_place(leaf), ""))
             yield from read_written_file(path, leaf.text, replaced, leaf.argument, project)
+    named = {leaf.argument: leaf.text for leaf in leaves if leaf.argument in ("owner", "repo", "repository")}
+    if repository := named.get("repo") or named.get("repository"):
+        yield effect("pushes", f"{named['owner']}/{repository}" if "owner" in named else repository, argument="repo")
 
 
 def _place(leaf: Leaf) -> str:
@@ -196,14 +200,6 @@ def find_secret_files(leaves: Sequence[Leaf], project: Project, *, sends: bool) 
             if secret.kind == "reads-secret":
                 kind = "sends-secret" if sends else secret.kind
                 yield effect(kind, secret.target, argument=leaf.argument, span=(0, len(leaf.text)))
-
-
-def _read_repository(leaves: Sequence[Leaf]) -> Iterator[Effect]:
-    """Yield a push where the file is written into a hosted repository."""
-    named = {leaf.argument: leaf.text for leaf in leaves if leaf.argument in ("owner", "repo", "repository")}
-    repository = named.get("repo") or named.get("repository")
-    if repository:
-        yield effect("pushes", f"{named['owner']}/{repository}" if "owner" in named else repository, argument="repo")
 
 
 def _read_patches(leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
@@ -226,5 +222,5 @@ def _read_patches(leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
             removed = "\n".join(line[1:] for line in lines if not line.startswith("+"))
             is_new = match["act"] == "Add"
             project.note_change(path, added if is_new else f"\n{added}", is_whole=is_new)
-            for found in read_written_file(path, added, removed, leaf.argument, project):
-                yield found._replace(start=start, end=end)
+            for entry in read_written_file(path, added, removed, leaf.argument, project):
+                yield entry._replace(start=start, end=end)
