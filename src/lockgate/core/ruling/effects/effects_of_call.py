@@ -176,11 +176,17 @@ def _read_call(call: ToolCall, leaves: Sequence[Leaf] | None, project: Project, 
         if project.named is not None:
             project.named.append("")
         effects = read_command(command, "command", project, activity)
-        if activity.secrets and any(entry.kind in _TAKES_ALONG for entry in effects):
-            effects += find_known_secrets([Leaf("command", command)], activity.secrets)
-        return effects
+        return effects + _known_secrets([Leaf("command", command)], effects, activity)
     leaves = flatten_arguments(call.arguments)[0] if leaves is None else leaves
     return _read_tool(_Use(call, read_tool_name(call.tool), leaves, project, activity))
+
+
+def _known_secrets(
+    leaves: Sequence[Leaf], effects: Sequence[Effect], activity: Activity, *, is_local: bool = True
+) -> list[Effect]:
+    """Return that a secret which was read leaves, where another machine hears the arguments."""
+    is_heard = not is_local or any(entry.kind in _TAKES_ALONG for entry in effects)
+    return [*find_known_secrets(leaves, activity.secrets)] if activity.secrets and is_heard else []
 
 
 @lru_cache(maxsize=CACHED_NAMES)
@@ -225,9 +231,8 @@ def _read_tool(use: _Use) -> list[Effect]:
         effects = _read_request(use, effects, *request)
     if request is None or not request[1].text.startswith("/"):
         effects = _read_as_command(use, effects)
-    carried = [] if is_local else list(find_carried_secrets(use.leaves))
-    if not is_local or any(entry.kind in _TAKES_ALONG for entry in effects):
-        carried += find_known_secrets(use.leaves, use.activity.secrets)
+    carried = _known_secrets(use.leaves, effects, use.activity, is_local=is_local)
+    carried += [] if is_local else find_carried_secrets(use.leaves)
     return [*own, *effects, *carried, *_raised_by_annotations(use.call, effects)]
 
 
