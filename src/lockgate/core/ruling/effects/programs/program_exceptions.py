@@ -218,16 +218,12 @@ def finish_asks_forge(use: Use) -> Output:
     if method in ("GET", "HEAD") or (path == "graphql" and "mutation" not in "".join(fields)):
         return UNKNOWN_OUTPUT
     if method == "DELETE":
-        for kind in _kinds_of_deletion(path) or ["deletes-record"]:
+        from lockgate.core.ruling.effects.tool_commands import kinds_of_request, name_of_request  # it uses these rows
+
+        for kind in kinds_of_request(name_of_request(method, f"/{path.lstrip('/')}"), {}) or ["deletes-record"]:
             walk.add(kind, path)
     elif _APPROVING_PATH.match(" ".join([path, *fields])):
         walk.add("approves-change")
     else:
         walk.add("grants-access" if _GRANTING_PATH.search(path) else "changes-record", path)
     return UNKNOWN_OUTPUT
-
-
-def _kinds_of_deletion(path: str) -> list[str]:
-    from lockgate.core.ruling.effects.tool_commands import kinds_of_request, name_of_request  # it uses these rows
-
-    return kinds_of_request(name_of_request("DELETE", f"/{path.lstrip('/')}"), {})
