@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lockgate.core.ruling.effects.effect import NO_ACTIVITY, Activity
+from lockgate.core.ruling.effects.activity import NO_ACTIVITY, Activity
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.shell import read_command
 

@@ -25,7 +25,7 @@ from command_effects import SHOP
 from paths import ROOT, TESTS
 
 from lockgate import Gate, Policy
-from lockgate.core.ruling.effects.effect import NO_ACTIVITY
+from lockgate.core.ruling.effects.activity import NO_ACTIVITY
 from lockgate.core.ruling.effects.effects_of_call import effects_of
 from lockgate.core.ruling.tool_call import ToolCall
 

@@ -10,16 +10,20 @@ import pytest
 
 from lockgate.core.requests.combined_verdict import view_payload
 from lockgate.core.requests.payload import Payload
-from lockgate.core.requests.request_grade import MAX_WEIGHED, SUSPECTED, grade_scan, grade_text, spare_guards
 from lockgate.core.requests.request_signs import (
     COLUMNS,
     HINT,
+    MAX_WEIGHED,
     MENTIONS,
     PATTERNS,
     SEQUENCES,
     SIGNS,
+    SUSPECTED,
     TABLE,
     WORD_CLASSES,
+    grade_scan,
+    grade_text,
+    spare_guards,
 )
 from lockgate.core.tables import Example, read_examples
 from lockgate.core.text.scanner import Scanner

@@ -41,8 +41,7 @@ from lockgate.core.ruling.approvals import (
     describe_call,
     hash_texts,
 )
-from lockgate.core.vocabulary import Block, Certainty, Effect, Severity, Trust
-from lockgate.core.wire import record_from_dict, record_to_dict
+from lockgate.core.vocabulary import Block, Certainty, Effect, Severity, Trust, record_from_dict, record_to_dict
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.context import Context

@@ -152,6 +152,7 @@ class _Review:
     always: list[Finding] = field(default_factory=list)
     scan: ArgumentScan | None = None
     effects: tuple[Effect, ...] = ()
+    all_effects: tuple[Effect, ...] = ()
     delegated: frozenset[str] | None = None
     ordered: list[Leaf] = field(default_factory=list)
 
@@ -210,7 +211,10 @@ class _Review:
         return any(sink_from_argument(effect.argument) in ("command", "path") for effect in self.effects)
 
     def read_effects(self) -> tuple[Effect, ...]:
-        return effects_of(self.call, self.context.project, self.context.activity, leaves=self.leaves)
+        """Return what the call would do; it is read once."""
+        if not self.all_effects:
+            self.all_effects = effects_of(self.call, self.context.project, self.context.activity, leaves=self.leaves)
+        return self.all_effects
 
     def find_delegated(self) -> frozenset[str]:
         """Return the blocks whose orders the user told the agent to follow, where this call may be one of them."""
@@ -302,7 +306,9 @@ def _check_self_protection(review: _Review) -> None:
     if not is_unrelated(review.text):
         review.always += find_tampering(review.leaves, review.scanner, looks=review.risk is Risk.LOW)
     context, known = review.context, {finding.rule for finding in review.always}
-    effects = own_effects_of(review.call, context.project, context.activity, leaves=review.leaves)
+    effects = own_effects_of(
+        review.call, context.project, context.activity, leaves=review.leaves, read_effects=review.read_effects
+    )
     review.always += [finding for finding in findings_from_effects(effects) if finding.rule not in known]
 
 
@@ -431,7 +437,8 @@ def _check_unasked_effects(review: _Review) -> EffectFindings:
     if not review.reaching:
         return EffectFindings()
     first, delegated = review.first_recent, review.find_delegated()
-    return EffectCheck(review.context, review.call.tool, first, delegated, review.leaves).find(review.effects)
+    check = EffectCheck(review.context, review.call.tool, first, delegated, review.leaves, review.policy.is_own)
+    return check.find(review.effects)
 
 
 def _check_blocks(review: _Review, traced: OriginTrace, patterns: list[Finding], encoded: list[Finding]) -> None:

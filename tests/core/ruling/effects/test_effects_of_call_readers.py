@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+from lockgate.core.ruling.effects.activity import NO_ACTIVITY
 from lockgate.core.ruling.effects.code import read_code
-from lockgate.core.ruling.effects.effect import KINDS, NO_ACTIVITY, Severity
+from lockgate.core.ruling.effects.effect import KINDS, Severity
 from lockgate.core.ruling.effects.effects_of_call import MAX_EFFECTS, effects_of, limit_effects
 from lockgate.core.ruling.effects.project import NO_PROJECT
 from lockgate.core.ruling.effects.shell import read_command

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from cpu_time import takes_at_most_times, takes_less
 
-from lockgate.core.ruling.effects.effect import NO_ACTIVITY, Certainty, Severity
+from lockgate.core.ruling.effects.activity import NO_ACTIVITY
+from lockgate.core.ruling.effects.effect import Certainty, Severity
 from lockgate.core.ruling.effects.project import NO_PROJECT
 from lockgate.core.ruling.effects.shell import MOST_CHARACTERS, read_command
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from command_effects import SHOP, read_line
 
-from lockgate.core.ruling.effects.effect import Activity
+from lockgate.core.ruling.effects.activity import Activity
 
 
 @pytest.mark.parametrize(

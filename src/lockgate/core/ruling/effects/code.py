@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from lockgate.core.ruling.effects.effect import NO_ACTIVITY, Certainty, Effect, Severity, effect
-from lockgate.core.ruling.effects.own_paths import own_access
+from lockgate.core.ruling.effects.activity import NO_ACTIVITY
+from lockgate.core.ruling.effects.effect import Certainty, Effect, Severity, effect
+from lockgate.core.ruling.effects.own_paths import may_lead_to_own, own_access
 from lockgate.core.ruling.effects.paths import Access, is_secret, is_secret_variable, read_access
 from lockgate.core.ruling.effects.programs.url_hosts import METADATA_HOSTS, host_of, is_local
 from lockgate.core.ruling.effects.project import Place, Project
@@ -178,6 +179,8 @@ class _CodeReader:
 
     def read_own(self) -> None:
         """Note what reads Lockgate's secrets, changes its places, ends its processes or uses its package."""
+        if not may_lead_to_own(self.source, self.project):
+            return
         self.note_own((*self.texts, "/".join(text.strip("/") for text in self.texts)[:_MOST_JOINED]), Access.READ)
         # The place may be the last of the texts, stand before the call, or be a variable that was set elsewhere.
         if self.has("puts") or self.has("writes"):

@@ -14,18 +14,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from lockgate.core.ruling.arguments import Leaf, flatten_arguments, sink_from_argument
-from lockgate.core.ruling.effects.carried_secrets import find_carried_secrets
+from lockgate.core.ruling.effects.activity import NO_ACTIVITY, Activity, Change
+from lockgate.core.ruling.effects.carried_secrets import find_carried_secrets, find_known_secrets
 from lockgate.core.ruling.effects.code import read_code
-from lockgate.core.ruling.effects.effect import (
-    KINDS,
-    NO_ACTIVITY,
-    SPENDS,
-    Activity,
-    Certainty,
-    Effect,
-    Severity,
-    effect,
-)
+from lockgate.core.ruling.effects.effect import KINDS, SPENDS, Certainty, Effect, Severity, effect
 from lockgate.core.ruling.effects.operator_rows import kinds_of_tool
 from lockgate.core.ruling.effects.own_acts import read_own_arguments
 from lockgate.core.ruling.effects.own_paths import OWN_KINDS, may_lead_to_own
@@ -91,6 +83,8 @@ _RUN_KINDS = frozenset("unknown-act computes runs-project-task".split())
 _GOES_TO_HOST = frozenset(
     "sends-data grants-access sends-secret unknown-act embeds-remote-code installs-package clones pushes".split()
 )
+# What a command does to other machines that hears its whole text.
+_TAKES_ALONG = frozenset("requests sends-data sends-message publishes shares pushes".split())
 _SENDS = frozenset("sends-message sends-data shares publishes sends-secret".split())
 # Kinds that say nothing about what a command does, of which no tool's name says that its service is on this machine.
 _NOT_KNOWN = frozenset("runs-program unknown-act computes asks-local".split())
@@ -129,20 +123,37 @@ def files_of(call: ToolCall, project: Project, activity: Activity) -> tuple[list
     return [path for path in named if path], run
 
 
+def changes_of(call: ToolCall, project: Project, activity: Activity) -> list[Change]:
+    """Return what a call writes to files."""
+    changes = list[Change]()
+    effects_of(call, replace(project, changes=changes), activity)
+    return changes
+
+
 def own_effects_of(
     call: ToolCall,
     project: Project = NO_PROJECT,
     activity: Activity = NO_ACTIVITY,
     *,
     leaves: Sequence[Leaf] | None = None,
+    read_effects: Callable[[], Sequence[Effect]] | None = None,
 ) -> list[Effect]:
-    """Return only what a call would do to Lockgate's own files; nothing for most calls, after a glance at its words."""
+    """Return only what a call would do to Lockgate's own files; nothing for most calls, after a glance at its words.
+
+    `read_effects` gives all effects of the call, for a caller that needs them anyway and keeps them.
+    """
     project = project.at(call.folder) if call.folder else project
     leaves = flatten_arguments(call.arguments)[0] if leaves is None else leaves
     # What a file is to hold is long, and leads nowhere.
     acting = [leaf for leaf in leaves if not is_content(leaf) or leaf_name(leaf) in ("patch", "diff")]
-    if project.follow is None and not may_lead_to_own("\n".join([leaf.text for leaf in acting]), project):
+    is_near = project.follow is not None or activity.is_near_own
+    if not is_near and not may_lead_to_own("\n".join([leaf.text for leaf in acting]), project):
         return []
+    if read_effects is not None and len(acting) == len(leaves):
+        effects = read_effects()
+        # What was cut or broken is read again, with nothing else beside it.
+        if not any(entry.kind == "unreadable" for entry in effects):
+            return [entry for entry in effects if entry.kind in OWN_KINDS]
     effects = _read_safely(lambda: _read_call(call, acting, project, activity), "changes-own-state")
     return [entry for entry in effects if entry.kind in OWN_KINDS]
 
@@ -162,7 +173,10 @@ def _read_call(call: ToolCall, leaves: Sequence[Leaf] | None, project: Project, 
     if is_plain and isinstance(command, str) and len(command.split(None, 1)) > 1 and not _is_other_shell(name):
         if project.named is not None:
             project.named.append("")
-        return read_command(command, "command", project, activity)
+        effects = read_command(command, "command", project, activity)
+        if activity.secrets and any(entry.kind in _TAKES_ALONG for entry in effects):
+            effects += find_known_secrets([Leaf("command", command)], activity.secrets)
+        return effects
     leaves = flatten_arguments(call.arguments)[0] if leaves is None else leaves
     return _read_tool(_Use(call, name, leaves, project, activity))
 
@@ -199,6 +213,8 @@ def _read_tool(use: _Use) -> list[Effect]:
         effects += [entry for entry in started if entry.kind not in _NOT_KNOWN]
     effects = _read_as_named(use, effects)
     carried = [] if is_local else list(find_carried_secrets(use.leaves))
+    if not is_local or any(entry.kind in _TAKES_ALONG for entry in effects):
+        carried += find_known_secrets(use.leaves, use.activity.secrets)
     return [*own, *effects, *carried, *_raised_by_annotations(use.call, effects)]
 
 

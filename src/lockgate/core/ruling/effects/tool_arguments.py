@@ -308,7 +308,7 @@ def _setting_name(path: str) -> str:
     return f"{above}_{name}" if above and has_role(name, "state") else name
 
 
-def _named_setting(path: str, settings: Mapping[str, object]) -> Iterator[ArgumentSetting]:
+def _named_setting(path: str, settings: Mapping[object, object]) -> Iterator[ArgumentSetting]:
     """Yield a setting that is spread over two arguments: its name is the value of one, its value that of another."""
     roles = [(roles_of(key), value) for key, value in settings.items()]
     values = [value for role, value in roles if "state" in role][:4]

@@ -9,12 +9,22 @@ from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.effects.effect import KINDS, Certainty, Effect, Severity, effect
 from lockgate.core.ruling.effects.paths import Access, read_access
 from lockgate.core.ruling.effects.project import Project
-from lockgate.core.ruling.effects.tool_arguments import ROLES, has_role, is_path_name, leaf_name, roles_of
+from lockgate.core.ruling.effects.tool_arguments import (
+    ROLES,
+    has_role,
+    is_content,
+    is_path_name,
+    leaf_name,
+    roles_of,
+)
 from lockgate.core.ruling.effects.written import read_written_file
 from lockgate.core.ruling.targets import find_hosts, host_from_value, is_local_host
 from lockgate.core.ruling.tool_risk import WORDS, ToolName
 
 _MOVES, _TRANSFORMS, _DELETES = WORDS["moves file"], WORDS["transforms file"], WORDS["deletes file"]
+_COPIES, _ADDS = _MOVES | {"copy", "duplicate", "link", "symlink"}, frozenset(("append", "insert", "a", "add"))
+# What holds a whole file.
+_WHOLE = frozenset(("content", "contents", "file_text"))
 _VIEWS = frozenset(Leaf("command", word) for word in ("view", "read", "list"))
 _WRITING = frozenset("write edit append save touch".split())
 # On another machine a path is outside no project, and a key is a key.
@@ -52,7 +62,10 @@ def _read_files(name: ToolName, leaves: Sequence[Leaf], project: Project) -> lis
     effects += (entry for entry in here if not is_elsewhere or entry.kind in _DOORS_ANYWHERE)
     if access is Access.WRITE:
         others = [leaf for leaf in leaves if leaf not in named]
-        effects += _read_contents(paths, others, project)
+        effects += _read_contents(name, paths, others, project)
+        if len(paths) == 2 and not name.words.isdisjoint(_COPIES):
+            # What is moved is found at its new place.
+            project.note_change(paths[1].text, None, link=paths[0].text)
         effects += _read_download(paths, others) if name.verb == "download" else ()
     return effects
 
@@ -158,17 +171,28 @@ def _access(leaf: Leaf, access: Access, project: Project) -> Effect:
     return read_access(leaf.text, access, project)._replace(argument=leaf.argument, start=0, end=len(leaf.text))
 
 
-def _read_contents(paths: Sequence[Leaf], leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
+def _read_contents(name: ToolName, paths: Sequence[Leaf], leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
     """Yield what the written text does, and a push where the file is written into a hosted repository."""
-    replaced = "\n".join(leaf.text for leaf in leaves if "old text" in roles_of(leaf.argument))
-    beside = {leaf.argument.rpartition(".")[0]: leaf.text for leaf in paths}
+    adds = not (name.words | {leaf.text.lower() for leaf in leaves}).isdisjoint(_ADDS)
+    old = {_place(leaf): leaf.text for leaf in leaves if "old text" in roles_of(leaf.argument)}
+    replaced = "\n".join(old.values())
+    beside = {_place(leaf): leaf.text for leaf in paths}
     for leaf in leaves:
         if roles_of(leaf.argument).isdisjoint(("old text", "no content")):
-            path = beside.get(leaf.argument.rpartition(".")[0], paths[0].text)
+            path = beside.get(_place(leaf), paths[0].text)
+            if is_content(leaf):
+                is_whole = leaf_name(leaf) in _WHOLE and not adds
+                before = "" if is_whole or _place(leaf) in old else "\n"
+                project.note_change(path, before + leaf.text, is_whole=is_whole, replaced=old.get(_place(leaf), ""))
             yield from read_written_file(path, leaf.text, replaced, leaf.argument, project)
     named = {leaf.argument: leaf.text for leaf in leaves if leaf.argument in ("owner", "repo", "repository")}
     if repository := named.get("repo") or named.get("repository"):
         yield effect("pushes", f"{named['owner']}/{repository}" if "owner" in named else repository, argument="repo")
+
+
+def _place(leaf: Leaf) -> str:
+    """Return what a value stands beside: the arguments of a call, or one of the edits in a list."""
+    return leaf.argument.rpartition(".")[0]
 
 
 def find_secret_files(leaves: Sequence[Leaf], project: Project, *, sends: bool) -> Iterator[Effect]:
@@ -199,5 +223,7 @@ def _read_patches(leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
             lines = leaf.text[match.end() : end].splitlines()
             added = "\n".join(line[1:] for line in lines if line.startswith("+"))
             removed = "\n".join(line[1:] for line in lines if not line.startswith("+"))
+            is_new = match["act"] == "Add"
+            project.note_change(path, added if is_new else f"\n{added}", is_whole=is_new)
             for entry in read_written_file(path, added, removed, leaf.argument, project):
                 yield entry._replace(start=start, end=end)

@@ -13,9 +13,16 @@ from string import ascii_lowercase, ascii_uppercase
 
 from lockgate.core.ruling.effects.code import MOST_CHARACTERS, read_code
 from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
-from lockgate.core.ruling.effects.manifests import is_lock_file, is_manifest, may_name_images, read_manifest
 from lockgate.core.ruling.effects.programs.packages import COMMON_TOOLS, PUBLIC_SOURCES
-from lockgate.core.ruling.effects.project import NO_PROJECT, Project, package_name
+from lockgate.core.ruling.effects.project import (
+    NO_PROJECT,
+    Project,
+    is_lock_file,
+    is_manifest,
+    may_name_images,
+    package_name,
+    read_manifest,
+)
 from lockgate.core.ruling.effects.tool_arguments import weakens
 from lockgate.core.ruling.targets import URL, find_hosts, host_from_value, is_local_host
 from lockgate.core.tables import read_patterns

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from command_effects import read_line
 
-from lockgate.core.ruling.effects.effect import NO_ACTIVITY
+from lockgate.core.ruling.effects.activity import NO_ACTIVITY
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.shell import read_command
 

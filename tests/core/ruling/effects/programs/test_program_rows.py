@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from command_effects import SHOP, kinds_in, read_line
 
-from lockgate.core.ruling.effects.effect import Activity
+from lockgate.core.ruling.effects.activity import Activity
 from lockgate.core.ruling.effects.programs.program_rows import (
     NAME_COLUMNS,
     NAMES,

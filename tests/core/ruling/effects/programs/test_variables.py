@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from command_effects import SHOP, kinds_in, read_line
 
-from lockgate.core.ruling.effects.effect import Activity
+from lockgate.core.ruling.effects.activity import Activity
 from lockgate.core.ruling.effects.project import NO_PROJECT
 
 

@@ -6,9 +6,10 @@ import re
 from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.operator_rows import kinds_of_program
-from lockgate.core.ruling.effects.own_acts import follow_processes, note_own_commands, note_own_files
+from lockgate.core.ruling.effects.own_acts import follow_processes, note_own_acts
 from lockgate.core.ruling.effects.program_io import UNKNOWN_OUTPUT, Invocation, Output
 from lockgate.core.ruling.effects.programs.engine import apply_row
+from lockgate.core.ruling.effects.programs.loaded_files import note_loaded_files
 from lockgate.core.ruling.effects.programs.program_rows import WORDS, acts_by_words, find_row
 from lockgate.core.ruling.effects.programs.run_roles import run_file
 from lockgate.core.ruling.effects.programs.whole_commands import note_unknown
@@ -27,15 +28,16 @@ _VERSIONED = re.compile(r"(python|pip|node|ruby|php|perl|lua|pypy|clang|gcc|java
 
 def read_program(walk: Walk, call: Invocation) -> Output:
     """Note what a program does with these arguments; return what it prints, as far as that is known."""
-    note_own_commands(walk, call)
-    name = call.name
-    for kind in kinds_of_program(walk.project.effect_rows, name, list(map(walk.plain, call.arguments))):
-        walk.add(kind, name)
+    name, started = call.name, call
+    if walk.project.effect_rows:
+        for kind in kinds_of_program(walk.project.effect_rows, name, list(map(walk.plain, call.arguments))):
+            walk.add(kind, name)
     of_project = False
     if "/" in name:
         match = _SYSTEM_BIN.fullmatch(name) or _PROJECT_BIN.fullmatch(name)
         if match is None or walk.download_of(walk.full_path(name)):
-            note_own_files(walk, call, is_known=False)
+            if walk.is_near_own:
+                note_own_acts(walk, call, name, is_known=False)
             run_file(walk, name, call.arguments)
             return UNKNOWN_OUTPUT
         of_project = match.re is _PROJECT_BIN and walk.place(name) is Place.INSIDE
@@ -48,11 +50,15 @@ def read_program(walk: Walk, call: Invocation) -> Output:
         call = call._replace(name=name)
     if len(call.arguments) == 1 and _asks_about(name, call.arguments[0]):
         return UNKNOWN_OUTPUT
-    note_own_files(walk, call, is_known=row is not None and row.effect != "unknown")
+    if walk.is_near_own:
+        note_own_acts(walk, started, name, is_known=row is not None and row.effect != "unknown")
+    output = UNKNOWN_OUTPUT
     if row is None:
         note_unknown(walk, name, of_project=of_project)
-        return follow_processes(walk, call, UNKNOWN_OUTPUT)
-    return follow_processes(walk, call, apply_row(walk, call, row, used))
+    else:
+        output = apply_row(walk, call, row, used)
+        note_loaded_files(walk, call)
+    return follow_processes(walk, call, output) if walk.is_near_own else output
 
 
 def _asks_about(name: str, argument: str) -> bool:

@@ -416,7 +416,7 @@ def role_mount(use: Use, value: str) -> None:
     """A folder of this machine that a container gets."""
     match = re.search(r"(?:source|src)=([^,]+)", value)
     plain = use.walk.plain(match.group(1) if match else value.split(":", 1)[0])
-    if plain == "/" or "docker.sock" in plain or plain.startswith(("/etc", "/root", "/var/run")):
+    if plain in ("/", "/home", "/Users") or "docker.sock" in plain or plain.startswith(("/etc", "/root", "/var/run")):
         use.walk.add("runs-as-root")
-    elif plain.rstrip("/") in ("~", "~/.ssh", "~/.aws", "~/.kube"):
+    elif plain.rstrip("/") in ("~", "~/.ssh", "~/.aws", "~/.kube") or re.fullmatch(r"/(?:home|Users)/[^/]+/?", plain):
         use.walk.add("reads-secret", plain)

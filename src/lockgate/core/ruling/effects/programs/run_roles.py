@@ -21,6 +21,7 @@ from lockgate.core.ruling.effects.program_io import (
     Source,
 )
 from lockgate.core.ruling.effects.programs import packages
+from lockgate.core.ruling.effects.programs.loaded_files import language_of
 from lockgate.core.ruling.effects.programs.options import has_option, plain_words
 from lockgate.core.ruling.effects.programs.program_rows import WORDS, find_row, is_task
 from lockgate.core.ruling.effects.programs.roles import (
@@ -32,6 +33,7 @@ from lockgate.core.ruling.effects.programs.roles import (
     role_foreign,
     run_command,
 )
+from lockgate.core.ruling.effects.project import Place
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
@@ -245,10 +247,6 @@ def run_input(walk: Walk, stream: Output, language: str) -> None:
         walk.add_unreadable()
 
 
-_CODE_NAME = re.compile(r"\.(?:py|js|mjs|cjs|ts|rb|pl|php|lua|R)$")
-_CODE_LINE = re.compile(r"#![^\n]*(?:python|node|perl|ruby|php|lua|deno|bun)")
-
-
 def run_file(walk: Walk, path: str, arguments: list[str], language: str = "") -> None:
     """Run a file in a language, or in that which its name or its first line says."""
     if path in STANDARD_INPUT:
@@ -256,9 +254,12 @@ def run_file(walk: Walk, path: str, arguments: list[str], language: str = "") ->
         return
     stream = walk.read_file(path)
     walk.load(path)
-    if stream.source is Source.TEXT:
-        is_code = _CODE_NAME.search(path) or _CODE_LINE.match(stream.text)
-        run_text(walk, stream.text, [path, *arguments], language or ("code" if is_code else "shell"))
+    content = walk.content_of(path)
+    if stream.source is Source.TEXT and (content is None or content.is_whole):
+        language = language or language_of(path, stream.text) or "shell"
+        run_text(walk, stream.text, [path, *arguments], language)
+        if language == "code" and content is not None:
+            walk.add("runs-project-task" if walk.place(path) is Place.INSIDE else "computes", walk.plain(path))
     elif stream.source in (Source.DOWNLOAD, Source.DECODED):
         run_input(walk, stream, language)
     elif path.startswith(MARK) and path.endswith(MARK) and path.count(MARK) == 2:
@@ -387,7 +388,8 @@ def finish_loads_script(use: Use) -> Output:
     """`source FILE`: settings and activation scripts are ordinary, anything else is run."""
     walk, path = use.walk, "".join(use.call.arguments[:1])
     walk.load(path)
-    is_settings = _SETTINGS_FILE.fullmatch(walk.plain(path)) and not walk.download_of(walk.full_path(path))
+    is_new = walk.download_of(walk.full_path(path)) or walk.content_of(path) is not None
+    is_settings = _SETTINGS_FILE.fullmatch(walk.plain(path)) and not is_new
     if path and not is_settings and not _is_setup(walk, path):
         run_file(walk, path, use.call.arguments[1:], "shell")
     return NO_OUTPUT

@@ -190,6 +190,9 @@ def finish_queries(use: Use) -> Output:
     for path in use.values.get("statements", []):
         # Only now the server is known, which may stand behind the file.
         use.walk.load(path)
+        content = use.walk.content_of(path)
+        if content is not None and content.text is None:
+            use.walk.note_unknown_content(path, content)
         _run_statements(use.walk, use.walk.read_file(path), use.value("away"))
     for statement in use.values.get("statement", []):
         _run_statements(use.walk, Output(Source.TEXT, statement), "")
@@ -218,10 +221,12 @@ def _run_statements(walk: Walk, stream: Output, away: str) -> None:
 
 def _note_statements(walk: Walk, text: str, local_file: str = "") -> None:
     is_trial = is_scratch_database(local_file)
-    ours = {"changes-record", "deletes-record", *(["deletes-data"] if is_trial else [])} if local_file else set()
+    ours = {"changes-record": "edits-project", "deletes-record": "edits-project" if is_trial else "discards-work"}
+    if is_trial:
+        ours["deletes-data"] = "edits-project"
     for entry in read_sql(walk.plain(text), walk.argument):
-        if entry.kind in ours:
-            walk.add("edits-project", local_file)
+        if local_file and entry.kind in ours:
+            walk.add(ours[entry.kind], local_file)
         elif not (entry.kind == "reads-secret" and is_trial):
             walk.add(entry.kind, entry.target, entry.certainty)
 

@@ -159,7 +159,9 @@ def _copy_one(use: Use, path: str, target: str) -> None:
         walk.add("reads-secret", stream.target)
     name = path.rstrip("/").rsplit("/", 1)[-1]
     written = f"{target}/{name}" if target.endswith("/") or target in (".", "..") else target
-    if stream.source in (Source.DOWNLOAD, Source.TEXT):
+    is_known = walk.content_of(path) is not None
+    walk.copy_content(path, target, is_link=effect == "links")
+    if stream.source is Source.DOWNLOAD or (stream.source is Source.TEXT and not is_known):
         walk.write_file(written, stream)
         if stream.source is Source.DOWNLOAD:
             walk.downloads[f"{walk.full_path(target)}/{name}"] = stream.target

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from lockgate.core.questions import Question, Rating
 from lockgate.core.redaction.excerpts import cut_excerpts
-from lockgate.core.requests.payload import Payload, PayloadSource, PolicyContext
-from lockgate.core.requests.verifier_prompts import (
+from lockgate.core.requests.combined_verdict import (
     SCHEMA,
     build_assess_question,
     parse_verdict,
     verdict_from_scores,
 )
+from lockgate.core.requests.payload import Payload, PayloadSource, PolicyContext
 
 NONCE = "0f8a3c5d7e9b1a2c4d6e8f0a1b3c5d7e"
 

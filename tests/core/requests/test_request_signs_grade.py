@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockgate.core.requests.request_grade import MAX_HITS, NEAR, NEAR_ACROSS, SUSPECTED, Grade, grade_scan, grade_text
+from lockgate.core.requests.request_signs import MAX_HITS, NEAR, NEAR_ACROSS, SUSPECTED, Grade, grade_scan, grade_text
 from lockgate.core.text.scanner import Scanner
 
 PLAIN = Scanner(())
