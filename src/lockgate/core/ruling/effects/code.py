@@ -222,7 +222,7 @@ class _CodeReader:
             self.read_line(line)
 
     def read_line(self, line: str) -> None:
-        from lockgate.core.ruling.effects.shell import read_command  # the shell's readers use this module
+        from lockgate.core.ruling.effects.shell_walk import read_command  # the shell's readers use this module
 
         for found in read_command(line, "", self.project, NO_ACTIVITY):
             self.effects.setdefault((found.kind, found.target), found)

@@ -22,7 +22,7 @@ from lockgate.core.ruling.effects.operator_rows import kinds_of_tool
 from lockgate.core.ruling.effects.own_acts import read_own_arguments
 from lockgate.core.ruling.effects.own_paths import OWN_KINDS, may_lead_to_own
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
-from lockgate.core.ruling.effects.shell import read_command
+from lockgate.core.ruling.effects.shell_walk import read_command
 from lockgate.core.ruling.effects.sql import read_sql
 from lockgate.core.ruling.effects.tool_arguments import (
     OPEN_KINDS,
@@ -134,13 +134,12 @@ def own_effects_of(
     call: ToolCall,
     project: Project = NO_PROJECT,
     activity: Activity = NO_ACTIVITY,
-    *,
     leaves: Sequence[Leaf] | None = None,
-    read_effects: Callable[[], Sequence[Effect]] | None = None,
+    read: Callable[[], Sequence[Effect]] | None = None,
 ) -> list[Effect]:
     """Return only what a call would do to Lockgate's own files; nothing for most calls, after a glance at its words.
 
-    `read_effects` gives all effects of the call, for a caller that needs them anyway and keeps them.
+    `read` gives all effects of the call, for a caller that needs them anyway and keeps them.
     """
     project = project.at(call.folder) if call.folder else project
     leaves = flatten_arguments(call.arguments)[0] if leaves is None else leaves
@@ -149,8 +148,8 @@ def own_effects_of(
     is_near = project.follow is not None or activity.is_near_own
     if not is_near and not may_lead_to_own("\n".join([leaf.text for leaf in acting]), project):
         return []
-    if read_effects is not None and len(acting) == len(leaves):
-        effects = read_effects()
+    if read is not None and len(acting) == len(leaves):
+        effects = read()
         # What was cut or broken is read again, with nothing else beside it.
         if not any(entry.kind == "unreadable" for entry in effects):
             return [entry for entry in effects if entry.kind in OWN_KINDS]
