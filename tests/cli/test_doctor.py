@@ -28,7 +28,7 @@ from lockgate.cli.doctor import (
 )
 from lockgate.cli.reasons import REASON_TEXTS
 from lockgate.core.judging.exam import ExamResult
-from lockgate.core.judging.judge_prompts import question_sha256
+from lockgate.core.judging.judge_messages import question_sha256
 from lockgate.core.questions import HttpReply, NoAnswerReason, Question
 from lockgate.core.requests.combined_verdict import REASONS, Assessment
 from lockgate.core.ruling.opinions import Silent, Unreadable
