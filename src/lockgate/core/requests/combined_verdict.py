@@ -35,7 +35,7 @@ from lockgate.core.questions import (
     fence_value,
 )
 from lockgate.core.redaction.excerpts import cut_excerpts
-from lockgate.core.redaction.spans import replace_half_pairs
+from lockgate.core.redaction.secret_table import replace_half_pairs
 from lockgate.core.requests.payload import Payload
 from lockgate.core.requests.request_signs import grade_scan
 from lockgate.core.text.scanner import Scanner, character_span

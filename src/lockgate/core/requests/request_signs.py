@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, compress, islice
 from typing import Final, NamedTuple
 
-from lockgate.core.redaction.spans import lowercase_same_length
+from lockgate.core.redaction.secret_table import lowercase_same_length
 from lockgate.core.tables import read_table
 from lockgate.core.text.scanner import PatternSet, Scan, encode
 
