@@ -24,7 +24,7 @@ from lockgate.cli.ruling_story import (
 )
 from lockgate.cli.terminal import make_console, make_visible
 from lockgate.core.errors import InvalidConfig, LockgateError, quoted
-from lockgate.core.requests.incident_ids import is_incident_id
+from lockgate.core.requests.strikes import is_incident_id
 from lockgate.core.vocabulary import SCHEMA
 from lockgate.journal.record_search import NEAR, joined_records, read_rows, record_at, record_from_row
 

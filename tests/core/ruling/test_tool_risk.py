@@ -539,7 +539,7 @@ def test_the_caches_are_bounded_and_hold_no_endless_names() -> None:
         tool_risk(name)
         tool_intent(name)
         canonical_tool(name)
-    caches = [tools._read_name, tools._cached_words, tools._canonical, tools._intent]
+    caches = [tools._read_name, tools._cached_words, tools._intent]
     assert [cache.cache_info().currsize for cache in caches] == [tools.CACHED_NAMES] * len(caches)
     before = tools._read_name.cache_info()
     for i in range(10):

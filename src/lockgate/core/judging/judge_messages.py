@@ -25,8 +25,7 @@ from itertools import permutations
 
 from lockgate.core.judging.case import JudgeCase
 from lockgate.core.questions import Question, fence_value
-from lockgate.core.redaction.excerpts import UNSEEN
-from lockgate.core.redaction.secret_table import LONE_SURROGATE
+from lockgate.core.redaction.secret_table import LONE_SURROGATE, UNSEEN
 from lockgate.core.ruling.opinions import Opinion, Ruling, Triage, Unreadable
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.ruling.supervised_steps import FINISH

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from lockgate.core.tables import read_table
-from lockgate.core.text.confusables import is_wordlike
+from lockgate.core.text.confusables import INVISIBLE, is_wordlike
 
 # The most specific first: where two spans overlap, the earlier kind names the placeholder.
 KINDS = (
@@ -33,6 +33,8 @@ class SensitiveSpan(NamedTuple):
     said: str = ""
 
 
+# Invisible characters that Python calls printable: joiners, fillers, variation selectors, the blank of braille.
+UNSEEN = re.compile(f"[{INVISIBLE}\u2800\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 

@@ -52,7 +52,7 @@ from lockgate.core.ruling.scope.crossings import find_crossings
 from lockgate.core.ruling.second_look import find_tokens
 from lockgate.core.ruling.self_protection import find_tampering, findings_from_effects, is_unrelated
 from lockgate.core.ruling.tool_call import ToolCall
-from lockgate.core.ruling.tool_risk import may_reach_any_address, tool_risk
+from lockgate.core.ruling.tool_risk import read_tool_name, tool_risk
 from lockgate.core.text.imperatives import prepare, split_words
 from lockgate.core.text.rules import RULES_BY_ID, Scope
 from lockgate.core.text.scanner import Scanner, encode
@@ -152,7 +152,7 @@ class _Review:
     always: list[Finding] = field(default_factory=list)
     scan: ArgumentScan | None = None
     effects: tuple[Effect, ...] = ()
-    all_effects: tuple[Effect, ...] = ()
+    read: tuple[Effect, ...] = ()
     delegated: frozenset[str] | None = None
     ordered: list[Leaf] = field(default_factory=list)
 
@@ -211,10 +211,8 @@ class _Review:
         return any(sink_from_argument(effect.argument) in ("command", "path") for effect in self.effects)
 
     def read_effects(self) -> tuple[Effect, ...]:
-        """Return what the call would do; it is read once."""
-        if not self.all_effects:
-            self.all_effects = effects_of(self.call, self.context.project, self.context.activity, leaves=self.leaves)
-        return self.all_effects
+        self.read = self.read or effects_of(self.call, self.context.project, self.context.activity, leaves=self.leaves)
+        return self.read
 
     def find_delegated(self) -> frozenset[str]:
         """Return the blocks whose orders the user told the agent to follow, where this call may be one of them."""
@@ -278,7 +276,7 @@ def begin(
 
 def _risk_from_name(call: ToolCall, policy: Policy, text: str) -> Risk:
     # A request for an address carries the address to the server behind it: reading can send data out.
-    if call.findings or ("://" in text and may_reach_any_address(call.tool)):
+    if call.findings or ("://" in text and not read_tool_name(call.tool).known):
         return Risk.HIGH
     return tool_risk(call.tool, additional=policy.high_risk_tools, annotations=call.annotations)
 
@@ -306,9 +304,7 @@ def _check_self_protection(review: _Review) -> None:
     if not is_unrelated(review.text):
         review.always += find_tampering(review.leaves, review.scanner, looks=review.risk is Risk.LOW)
     context, known = review.context, {finding.rule for finding in review.always}
-    effects = own_effects_of(
-        review.call, context.project, context.activity, leaves=review.leaves, read_effects=review.read_effects
-    )
+    effects = own_effects_of(review.call, context.project, context.activity, review.leaves, review.read_effects)
     review.always += [finding for finding in findings_from_effects(effects) if finding.rule not in known]
 
 

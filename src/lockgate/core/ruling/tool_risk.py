@@ -66,8 +66,9 @@ _ADDRESSES = WORDS["address"]
 _MANY_ADDRESSES = frozenset(f"{word}s" for word in _ADDRESSES)
 NOUNS = frozenset().union(*OBJECT_CLASSES) | WORDS["noun"]
 # Product names that read as orders or as other words once camelCase has been split.
-_BRANDS = {tuple(pair.split("+")): pair.replace("+", "") for pair in WORDS["brand"]}
-_REQUESTS = {("pull", "request"): "pr", ("merge", "request"): "mr"}
+_BRANDS = {(pair.partition("+")[0], pair.partition("+")[2]): pair.replace("+", "") for pair in WORDS["brand"]}
+# A thing, of which the name asks for neither.
+_REQUESTS = {(act, word): f"{act[0]}r" for act in ("pull", "merge") for word in ("request", "requests")}
 _TRANSLATIONS = {
     word: english
     for _, english, words in read_table(EFFECTS, TABLE, "translations", ("language", "english", "words"))
@@ -104,11 +105,16 @@ def split_server(name: str) -> tuple[str, str]:
 
 
 def _words(text: str) -> tuple[str, ...]:
-    words: list[str] = []
-    for word in _WORD.findall(text):
-        brand = _BRANDS.get((words[-1], word.lower())) if words else None
-        words[-1:] = [brand] if brand else [*words[-1:], word.lower()]
-    return tuple(words)
+    return _join_words((word.lower() for word in _WORD.findall(text)), _BRANDS)
+
+
+def _join_words(words: Iterable[str], pairs: Mapping[tuple[str, str], str]) -> tuple[str, ...]:
+    """Return the words with those that are one thing together as one word."""
+    joined: list[str] = []
+    for word in words:
+        pair = pairs.get((joined[-1], word)) if joined else None
+        joined[-1:] = [pair] if pair else [*joined[-1:], word]
+    return tuple(joined)
 
 
 @lru_cache(maxsize=CACHED_NAMES)
@@ -184,12 +190,9 @@ class Act(NamedTuple):
     role: str
 
 
-ACT_COLUMNS = ("verbs", "words", "kind", "target")
-
-
 ACTS = tuple(
     Act(read_alternatives(verbs, GROUPS).words, read_alternatives(words, {}), kind, role)
-    for verbs, words, kind, role in read_table(EFFECTS, TABLE, "acts", ACT_COLUMNS)
+    for verbs, words, kind, role in read_table(EFFECTS, TABLE, "acts", ("verbs", "words", "kind", "target"))
 )
 # Verbs of the rows that no class of verbs has: they act all the same.
 _MORE_VERBS = frozenset[str]().union(*(act.verbs for act in ACTS)) - VERBS
@@ -225,7 +228,6 @@ _CATALOGUE: dict[str, _KnownTool] = {
     )
     for name in names.split()
 }
-_COMMON_NAMES = frozenset(known.common_name for known in _CATALOGUE.values()) - {""}
 
 
 def _find_known_tool(name: str, words: tuple[str, ...]) -> _KnownTool | None:
@@ -237,25 +239,9 @@ def _find_known_tool(name: str, words: tuple[str, ...]) -> _KnownTool | None:
     return known if known is not None and known.risk is Risk.HIGH else None
 
 
-@lru_cache(maxsize=CACHED_NAMES)
-def _canonical(name: str) -> str:
-    known = _find_known_tool(name, _cached_words(name)) if _PLAIN.fullmatch(name) else None
-    return (known.common_name if known is not None else "") or name.lower()
-
-
 def canonical_tool(name: str) -> str:
     """The common name of a host's tool (`Bash`, `shell` and `local_shell` are `bash`), else the name in lowercase."""
-    return _canonical(name) if len(name) <= MAX_NAME else name.lower()
-
-
-def has_common_name(name: str) -> bool:
-    """Return whether this is a host's tool of a kind that has a common name, such as `Read` or `Grep`."""
-    return canonical_tool(name) in _COMMON_NAMES
-
-
-def may_reach_any_address(name: str) -> bool:
-    """Whether a tool that only looks may look wherever an address leads: all but those that we know by name."""
-    return len(name) > MAX_NAME or _find_known_tool(name, _cached_words(name)) is None
+    return read_tool_name(name).common or name.lower()
 
 
 # What a name says.
@@ -265,7 +251,7 @@ class ToolName(NamedTuple):
     """A name as it is read: its words in English with their singulars, its main verb, the kind and aim it comes to.
 
     A name that does not act has no verb; its kind is then `looks`, or what its words come to. `acting` are its verbs,
-    and `at` is where the deciding one stands.
+    and `at` is where the deciding one stands. `known` is what a tool known by name is, `common` the name of its kind.
     """
 
     words: frozenset[str]
@@ -274,6 +260,8 @@ class ToolName(NamedTuple):
     role: str = "shape"
     acting: tuple[str, ...] = ()
     at: int = -1
+    known: str = ""
+    common: str = ""
 
     def has(self, sort: str) -> bool:
         """Return whether one of the words is of this sort."""
@@ -289,34 +277,29 @@ def read_tool_name(name: str) -> ToolName:
 def _read_name(name: str) -> ToolName:
     own = _cached_words(name)
     words = tuple(_TRANSLATIONS.get(word, word) for word in own)
-    joined = _join_requests(words)
+    joined = _join_words(words, _REQUESTS)
     all_words = frozenset((*words, *joined)) | frozenset(map(singular, words))
     looks, acting, at = _judge_words(words)
     verbs = _verbs_of(joined)
-    known = _find_known_tool(name, own)
+    # A name with odd characters may only look like a harmless one, and a half-translated one hides the rest.
+    is_plain = _PLAIN.fullmatch(name) is not None
+    known = _find_known_tool(name, own) if is_plain else None
     if known is not None:
         looks = known.risk is Risk.LOW
     elif "visit" not in acting:
         looks = looks or _shows_information(name, words, verbs)
-    # A name with odd characters may only look like a harmless one, and a half-translated one hides the rest.
-    is_plain = _PLAIN.fullmatch(name) is not None
     if not is_plain or (own != words and not _ENGLISH.issuperset(frozenset(own).intersection(words))):
         looks = False
+    what, common = (known.what, known.common_name) if known is not None else ("", "")
     if looks:
-        names_key = "key" in all_words and not WORDS["secret key"].isdisjoint(all_words)
-        return ToolName(all_words, "", "reads-secret" if names_key else "looks", at=at)
+        return ToolName(all_words, "", _kind_of_look(all_words), at=at, known=what, common=common)
     verb, act = gravest_act(verbs, all_words) if verbs else ("", _act_without_verb(all_words))
     kind = "unknown-act" if act.kind == "looks" and not is_plain else act.kind
-    return ToolName(all_words, verb, kind, act.role, acting, at)
+    return ToolName(all_words, verb, kind, act.role, acting, at, what, common)
 
 
-def _join_requests(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words with `pr` and `mr` for a pull or merge request: a thing, of which the name asks for neither."""
-    joined: list[str] = []
-    for word in words:
-        short = _REQUESTS.get((joined[-1], singular(word))) if joined else None
-        joined[-1:] = [short] if short else [*joined[-1:], word]
-    return tuple(joined)
+def _kind_of_look(words: frozenset[str]) -> str:
+    return "reads-secret" if "key" in words and not WORDS["secret key"].isdisjoint(words) else "looks"
 
 
 def _acting_words(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -374,11 +357,11 @@ def _judge_words(words: tuple[str, ...]) -> tuple[bool, tuple[str, ...], int]:
     if verb:
         return False, (verb, *(word for word in rest if word in _ACTS and word != verb)), at
     second = next((word for word in rest if word in _ACTS), "") or _joined_act(words, at)
-    # `list_update` may be an order to update a list.
-    if not second and len(rest) == 1 and look not in _ONLY_LOOKS:
-        second = "".join(rest) if rest[0] in (_MAY_ACT if look == "list" else _VERB_BEFORE_NOUN) else ""
+    if len(rest) == 1 and look not in _ONLY_LOOKS and rest[0] in (_MAY_ACT if look == "list" else _VERB_BEFORE_NOUN):
+        # `list_update` may be an order to update a list.
+        second = rest[0]
     if second or not _JOINS.isdisjoint(words[:at]):
-        return False, (second,) if second else (), at
+        return False, tuple(filter(None, (second,))), at
     return (*_judge_look(words, look, rest), at)
 
 
@@ -475,9 +458,9 @@ def tool_risk(
 
 def explain_risk(name: str) -> str:
     """Return what a name says, in one short sentence."""
-    named, known = read_tool_name(name), _find_known_tool(name[:MAX_NAME], tool_words(name))
-    if known is not None and _PLAIN.fullmatch(name):
-        return f"known by name: {known.what}"
+    named = read_tool_name(name)
+    if named.known:
+        return f"known by name: {named.known}"
     verb = named.verb or "".join(named.acting[:1])
     return f"{quoted(verb)} acts" if verb else KINDS[named.kind].does.removesuffix(" `{target}`")
 

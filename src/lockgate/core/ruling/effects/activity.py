@@ -46,7 +46,7 @@ class Activity(NamedTuple):
 
     `is_full` says that there were more than are kept: then any file may be one of them. `contents` are the files that
     the session wrote by their full paths, the latest last, and `links` where the links lead that it made.
-    `is_near_own`: one of the texts may lead to Lockgate's own files.
+    `is_near_own`: one of the texts may lead to Lockgate's own files. `secrets` are digests of those that it has read.
     """
 
     downloaded: frozenset[str] = frozenset()
@@ -55,6 +55,7 @@ class Activity(NamedTuple):
     contents: Mapping[str, Content] = {}
     links: Mapping[str, str] = {}
     is_near_own: bool = False
+    secrets: frozenset[bytes] = frozenset()
 
     def after(self, effects: Sequence[Effect], changes: Sequence[Change] = ()) -> Activity:
         """Return the activity with what these effects and changes leave behind."""
@@ -72,6 +73,10 @@ class Activity(NamedTuple):
         """Return the activity with files that an earlier session wrote, where this one has not written them."""
         new = {path: Content(is_carried=True) for path in paths if path not in self.contents}
         return self._replace(contents={**new, **self.contents}) if new else self
+
+    def having_read(self, secrets: frozenset[bytes]) -> Activity:
+        """Return the activity with digests of secrets that were read; those that were read first stay."""
+        return self._replace(secrets=self.secrets | secrets) if len(self.secrets) < MAX_PATHS else self
 
     def resolve(self, path: str) -> str:
         """Return where a full path leads by the links that the session made."""

@@ -15,7 +15,6 @@ from lockgate.core.ruling.effects.tool_arguments import (
     is_content,
     is_path_name,
     leaf_name,
-    name_parts,
     roles_of,
 )
 from lockgate.core.ruling.effects.written import read_written_file
@@ -41,16 +40,16 @@ _PATCHED = re.compile(
 _SHARE, _BEHIND_HOST = re.compile(r"[\\/]{2}([\w.-]+)[\\/]"), re.compile(r"[\w.-]+@([\w.-]+):")
 
 
-def read_file_tool(name: ToolName, seed: str, leaves: Sequence[Leaf], project: Project) -> list[Effect] | None:
+def read_file_tool(name: ToolName, leaves: Sequence[Leaf], project: Project) -> list[Effect] | None:
     """Return what a tool does to the files it names; None for a tool that works on no path of this machine."""
-    effects = list(_read_patches(leaves, project)) if seed == "write" else []
-    if effects or (effects := _read_files(name, seed, leaves, project)):
+    effects = list(_read_patches(leaves, project)) if name.common == "write" else []
+    if effects or (effects := _read_files(name, leaves, project)):
         return effects
-    return [effect("unknown-act", certainty=Certainty.GUESS)] if seed == "write" else None
+    return [effect("unknown-act", certainty=Certainty.GUESS)] if name.common == "write" else None
 
 
-def _read_files(name: ToolName, seed: str, leaves: Sequence[Leaf], project: Project) -> list[Effect]:
-    access = _direction(name, seed, leaves)
+def _read_files(name: ToolName, leaves: Sequence[Leaf], project: Project) -> list[Effect]:
+    access = _direction(name, leaves)
     if access is None:
         return []
     named = _find_paths(name, leaves)
@@ -67,16 +66,13 @@ def _read_files(name: ToolName, seed: str, leaves: Sequence[Leaf], project: Proj
         if len(paths) == 2 and not name.words.isdisjoint(_COPIES):
             # What is moved is found at its new place.
             project.note_change(paths[1].text, None, link=paths[0].text)
-        if name.verb == "download":
-            effects += (effect("downloads-file", leaf.text, argument=leaf.argument) for leaf in paths)
-            effects += (effect("requests", seen.target) for leaf in others for seen in find_hosts(leaf.text))
+        effects += _read_download(paths, others) if name.verb == "download" else ()
     return effects
 
 
-def may_be_no_path(leaf: Leaf) -> bool:
-    """Return whether a value that counts as a path may be a person or a thing as well: `target_name`."""
-    parts = name_parts(leaf.argument)
-    return "target" in parts and parts.isdisjoint((ROLES["path"] | ROLES["output"]) - {"target"})
+def _read_download(paths: Sequence[Leaf], others: Sequence[Leaf]) -> Iterator[Effect]:
+    yield from (effect("downloads-file", leaf.text, argument=leaf.argument) for leaf in paths)
+    yield from (effect("requests", seen.target) for leaf in others for seen in find_hosts(leaf.text))
 
 
 def is_other_host(leaf: Leaf) -> bool:
@@ -109,10 +105,16 @@ def _find_paths(name: ToolName, leaves: Sequence[Leaf]) -> list[Leaf]:
     acts = {leaf.text.lower() for leaf in leaves if has_role(leaf.argument, "action")} | {name.verb}
     is_edit = acts.isdisjoint(_MOVES | _TRANSFORMS) and any(leaf_name(leaf) in ROLES["old text"] for leaf in leaves)
     texts = ROLES["new text"] if is_edit else frozenset[str]()
-    named = [leaf for leaf in leaves if is_path_name(leaf.argument) and leaf_name(leaf) not in texts]
+    named = [leaf for leaf in leaves if is_path_name(leaf.argument) and _may_be_path(leaf, texts)]
     # `to` is a place where a file is packed or unpacked to.
     places = ROLES["copied to"] if named and _transforms(name) else frozenset[str]()
     return named + [leaf for leaf in leaves if leaf_name(leaf) in places and "/" in leaf.text and leaf not in named]
+
+
+def _may_be_path(leaf: Leaf, texts: frozenset[str]) -> bool:
+    # A target may be a person or a thing as well.
+    own = leaf_name(leaf)
+    return own not in texts and not ("target" in own and leaf.text.isalnum())
 
 
 def _access_of(leaf: Leaf, access: Access, name: ToolName) -> Access:
@@ -130,20 +132,21 @@ def _transforms(name: ToolName) -> bool:
     return name.verb in _TRANSFORMS or (name.verb == "archive" and not _TRANSFORMS.isdisjoint(name.words))
 
 
-def _direction(name: ToolName, seed: str, leaves: Sequence[Leaf]) -> Access | None:
-    is_shot = name.has("saves what it shows")
-    is_view = seed == "write" and not _VIEWS.isdisjoint(leaves)
-    if seed in ("read", "glob", "grep") or (name.kind == "looks" and not is_shot) or is_view:
+def _direction(name: ToolName, leaves: Sequence[Leaf]) -> Access | None:
+    saves = name.has("saves what it shows") or _transforms(name)
+    if name.common in ("read", "glob", "grep") or (name.kind == "looks" and not saves):
         return Access.READ
-    if seed == "write" or is_shot or _transforms(name):
-        return Access.WRITE
-    on_file = name.has("file")
+    if saves or name.common == "write":
+        return Access.WRITE if _VIEWS.isdisjoint(leaves) else Access.READ
     if name.verb in _DELETES:
-        # The folders of a mail tool are full of mail.
-        is_mail = name.has("mail folder") and not any(leaf.text.startswith(("/", "~")) for leaf in leaves)
-        return Access.DELETE if on_file and not is_mail else None
-    writes = on_file and name.verb in WORDS["writes file"] | _MOVES
+        return Access.DELETE if name.has("file") and not _is_in_mail(name, leaves) else None
+    writes = name.has("file") and name.verb in WORDS["writes file"] | _MOVES
     return Access.WRITE if writes or _edits_by_arguments(name, leaves) else None
+
+
+def _is_in_mail(name: ToolName, leaves: Sequence[Leaf]) -> bool:
+    # The folders of a mail tool are full of mail.
+    return name.has("mail folder") and not any(leaf.text.startswith(("/", "~")) for leaf in leaves)
 
 
 def _edits_by_arguments(name: ToolName, leaves: Sequence[Leaf]) -> bool:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockgate.core.requests.incident_ids import incident_id, incident_time_ms, is_incident_id
+from lockgate.core.requests.strikes import incident_id, incident_time_ms, is_incident_id
 
 
 def test_the_form_is_the_published_one() -> None:
