@@ -152,7 +152,7 @@ class _Review:
     always: list[Finding] = field(default_factory=list)
     scan: ArgumentScan | None = None
     effects: tuple[Effect, ...] = ()
-    all_effects: tuple[Effect, ...] = ()
+    read: tuple[Effect, ...] = ()
     delegated: frozenset[str] | None = None
     ordered: list[Leaf] = field(default_factory=list)
 
@@ -211,10 +211,8 @@ class _Review:
         return any(sink_from_argument(effect.argument) in ("command", "path") for effect in self.effects)
 
     def read_effects(self) -> tuple[Effect, ...]:
-        """Return what the call would do; it is read once."""
-        if not self.all_effects:
-            self.all_effects = effects_of(self.call, self.context.project, self.context.activity, leaves=self.leaves)
-        return self.all_effects
+        self.read = self.read or effects_of(self.call, self.context.project, self.context.activity, leaves=self.leaves)
+        return self.read
 
     def find_delegated(self) -> frozenset[str]:
         """Return the blocks whose orders the user told the agent to follow, where this call may be one of them."""
@@ -306,9 +304,7 @@ def _check_self_protection(review: _Review) -> None:
     if not is_unrelated(review.text):
         review.always += find_tampering(review.leaves, review.scanner, looks=review.risk is Risk.LOW)
     context, known = review.context, {finding.rule for finding in review.always}
-    effects = own_effects_of(
-        review.call, context.project, context.activity, leaves=review.leaves, read_effects=review.read_effects
-    )
+    effects = own_effects_of(review.call, context.project, context.activity, review.leaves, review.read_effects)
     review.always += [finding for finding in findings_from_effects(effects) if finding.rule not in known]
 
 

@@ -22,7 +22,7 @@ from lockgate.core.ruling.effects.operator_rows import kinds_of_tool
 from lockgate.core.ruling.effects.own_acts import read_own_arguments
 from lockgate.core.ruling.effects.own_paths import OWN_KINDS, may_lead_to_own
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
-from lockgate.core.ruling.effects.shell import read_command
+from lockgate.core.ruling.effects.shell_walk import read_command
 from lockgate.core.ruling.effects.sql import read_sql
 from lockgate.core.ruling.effects.tool_arguments import (
     OPEN_KINDS,
@@ -134,13 +134,12 @@ def own_effects_of(
     call: ToolCall,
     project: Project = NO_PROJECT,
     activity: Activity = NO_ACTIVITY,
-    *,
     leaves: Sequence[Leaf] | None = None,
-    read_effects: Callable[[], Sequence[Effect]] | None = None,
+    read: Callable[[], Sequence[Effect]] | None = None,
 ) -> list[Effect]:
     """Return only what a call would do to Lockgate's own files; nothing for most calls, after a glance at its words.
 
-    `read_effects` gives all effects of the call, for a caller that needs them anyway and keeps them.
+    `read` gives all effects of the call, for a caller that needs them anyway and keeps them.
     """
     project = project.at(call.folder) if call.folder else project
     leaves = flatten_arguments(call.arguments)[0] if leaves is None else leaves
@@ -149,8 +148,8 @@ def own_effects_of(
     is_near = project.follow is not None or activity.is_near_own
     if not is_near and not may_lead_to_own("\n".join([leaf.text for leaf in acting]), project):
         return []
-    if read_effects is not None and len(acting) == len(leaves):
-        effects = read_effects()
+    if read is not None and len(acting) == len(leaves):
+        effects = read()
         # What was cut or broken is read again, with nothing else beside it.
         if not any(entry.kind == "unreadable" for entry in effects):
             return [entry for entry in effects if entry.kind in OWN_KINDS]
@@ -174,11 +173,17 @@ def _read_call(call: ToolCall, leaves: Sequence[Leaf] | None, project: Project, 
         if project.named is not None:
             project.named.append("")
         effects = read_command(command, "command", project, activity)
-        if activity.secrets and any(entry.kind in _TAKES_ALONG for entry in effects):
-            effects += find_known_secrets([Leaf("command", command)], activity.secrets)
-        return effects
+        return effects + _known_secrets([Leaf("command", command)], effects, activity)
     leaves = flatten_arguments(call.arguments)[0] if leaves is None else leaves
     return _read_tool(_Use(call, name, leaves, project, activity))
+
+
+def _known_secrets(
+    leaves: Sequence[Leaf], effects: Sequence[Effect], activity: Activity, *, is_local: bool = True
+) -> list[Effect]:
+    """Return that a secret which was read leaves, where another machine hears the arguments."""
+    is_heard = not is_local or any(entry.kind in _TAKES_ALONG for entry in effects)
+    return [*find_known_secrets(leaves, activity.secrets)] if activity.secrets and is_heard else []
 
 
 def _is_other_shell(name: ToolName) -> bool:
@@ -212,9 +217,8 @@ def _read_tool(use: _Use) -> list[Effect]:
         started = _read_commands(use, commands) if commands else []
         effects += [entry for entry in started if entry.kind not in _NOT_KNOWN]
     effects = _read_as_named(use, effects)
-    carried = [] if is_local else list(find_carried_secrets(use.leaves))
-    if not is_local or any(entry.kind in _TAKES_ALONG for entry in effects):
-        carried += find_known_secrets(use.leaves, use.activity.secrets)
+    carried = _known_secrets(use.leaves, effects, use.activity, is_local=is_local)
+    carried += [] if is_local else find_carried_secrets(use.leaves)
     return [*own, *effects, *carried, *_raised_by_annotations(use.call, effects)]
 
 

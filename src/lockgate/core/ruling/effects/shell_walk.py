@@ -14,7 +14,7 @@ from dataclasses import replace
 from lockgate.core.ruling.effects.activity import Activity, Content
 from lockgate.core.ruling.effects.effect import Certainty, Effect, Severity, effect
 from lockgate.core.ruling.effects.own_acts import note_own_acts, note_own_number
-from lockgate.core.ruling.effects.own_paths import ASKS_SERVICE, find_own_service, own_access
+from lockgate.core.ruling.effects.own_paths import ASKS_SERVICE, find_own_service, may_lead_to_own, own_access
 from lockgate.core.ruling.effects.paths import Access, is_secret, is_secret_variable, place_of, read_access
 from lockgate.core.ruling.effects.program_io import (
     MARK,
@@ -26,8 +26,8 @@ from lockgate.core.ruling.effects.program_io import (
     Output,
     Source,
 )
-from lockgate.core.ruling.effects.programs.dispatch import read_program
-from lockgate.core.ruling.effects.programs.loaded_files import run_content
+from lockgate.core.ruling.effects.programs.engine import read_program
+from lockgate.core.ruling.effects.programs.loaded_files import read_loaded_code, run_content
 from lockgate.core.ruling.effects.programs.program_rows import WORDS
 from lockgate.core.ruling.effects.programs.variables import note_variable
 from lockgate.core.ruling.effects.project import Place, Project, normalize_path
@@ -42,7 +42,9 @@ from lockgate.core.ruling.effects.shell_syntax import (
     Word,
     parse_script,
 )
+from lockgate.core.ruling.effects.written import read_written_file
 
+MOST_CHARACTERS = 64 * 1024
 # Work that one command may cause: commands run (functions and loops repeat them), and texts read as commands in turn.
 MOST_STEPS = 1_200
 MOST_DEPTH = 12
@@ -54,6 +56,24 @@ MOST_PATH = 4096
 # Characters that are read as commands, and that variables expand to.
 MOST_READ = 128 * 1024
 MOST_EXPANDED = 512 * 1024
+
+
+def read_command(text: str, argument: str, project: Project, activity: Activity) -> list[Effect]:
+    """Return what a command line would do; one that cannot be read opens a door."""
+    if len(text) > MOST_CHARACTERS:
+        return [effect("unreadable", certainty=Certainty.GUESS, argument=argument, span=(0, len(text)))]
+    walk = Walk(argument, project, activity, text)
+    # Codes of letters can spell any path.
+    walk.is_near_own = (
+        project.follow is not None or activity.is_near_own or "\\" in text or may_lead_to_own(text, project)
+    )
+    walk.read_text(text.replace(MARK, ""))
+    read_loaded_code(walk)
+    found = walk.effects()
+    walk.note_changes()
+    for path, written in walk.written.items():
+        found += read_written_file(path, written, "", argument, project)
+    return found
 
 
 class Walk:
@@ -333,9 +353,8 @@ class Walk:
             return self.run_program([variable.target.lower(), *fields[1:]], stdin)
         if re.fullmatch(r"(?:/[\w.-]+)*/(?:bin|Scripts)/[\w.-]+", tail):
             return self.run_program([tail.rpartition("/")[2], *fields[1:]], stdin)
-        if self.is_near_own:
-            name = self.plain(fields[0])
-            note_own_acts(self, Invocation(name, fields[1:], stdin, {}), name, is_known=True)
+        name = self.plain(fields[0])
+        note_own_acts(self, Invocation(name, fields[1:], stdin, {}), name, is_known=True)
         self.add_unreadable()
         return NO_OUTPUT
 
