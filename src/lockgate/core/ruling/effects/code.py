@@ -13,7 +13,7 @@ from lockgate.core.ruling.effects.activity import NO_ACTIVITY
 from lockgate.core.ruling.effects.effect import KINDS, Certainty, Effect, Severity, effect
 from lockgate.core.ruling.effects.own_paths import may_lead_to_own, own_access
 from lockgate.core.ruling.effects.paths import Access, is_secret, is_secret_variable, read_access
-from lockgate.core.ruling.effects.programs.url_hosts import METADATA_HOSTS, host_of, is_local
+from lockgate.core.ruling.effects.programs.options import METADATA_HOSTS, host_of, is_local
 from lockgate.core.ruling.effects.project import NO_PROJECT, Place, Project
 from lockgate.core.ruling.effects.sql import is_scratch_database, read_sql
 from lockgate.core.ruling.effects.tool_arguments import quote_word

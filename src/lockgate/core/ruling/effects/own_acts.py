@@ -31,8 +31,13 @@ from lockgate.core.ruling.effects.own_paths import (
     own_access,
 )
 from lockgate.core.ruling.effects.program_io import MARK, UNKNOWN_OUTPUT, Invocation, Output, Source
-from lockgate.core.ruling.effects.programs.options import has_option, plain_words, program_after, split_options
-from lockgate.core.ruling.effects.programs.search_names import read_search
+from lockgate.core.ruling.effects.programs.options import (
+    has_option,
+    plain_words,
+    program_after,
+    read_search,
+    split_options,
+)
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.tool_arguments import is_place, leaf_name, names_place
 from lockgate.core.ruling.tool_risk import ToolName

@@ -26,7 +26,7 @@ from lockgate.core.ruling.effects.program_io import (
     Output,
     Source,
 )
-from lockgate.core.ruling.effects.programs.dispatch import read_program
+from lockgate.core.ruling.effects.programs.engine import read_program
 from lockgate.core.ruling.effects.programs.loaded_files import run_content
 from lockgate.core.ruling.effects.programs.program_rows import WORDS
 from lockgate.core.ruling.effects.programs.variables import note_variable

@@ -15,7 +15,6 @@ from lockgate.core.ruling.effects.tool_arguments import (
     is_content,
     is_path_name,
     leaf_name,
-    name_parts,
     roles_of,
 )
 from lockgate.core.ruling.effects.written import read_written_file
@@ -65,16 +64,13 @@ def _read_files(name: ToolName, leaves: Sequence[Leaf], project: Project) -> lis
         others = [leaf for leaf in leaves if leaf not in named]
         effects += _read_contents(paths, others, project)
         _note_changes(name, paths, others, project)
-        if name.verb == "download":
-            effects += (effect("downloads-file", leaf.text, argument=leaf.argument) for leaf in paths)
-            effects += (effect("requests", seen.target) for leaf in others for seen in find_hosts(leaf.text))
+        effects += _read_download(paths, others) if name.verb == "download" else ()
     return effects
 
 
-def may_be_no_path(leaf: Leaf) -> bool:
-    """Return whether a value that counts as a path may be a person or a thing as well: `target_name`."""
-    parts = name_parts(leaf.argument)
-    return "target" in parts and parts.isdisjoint((ROLES["path"] | ROLES["output"]) - {"target"})
+def _read_download(paths: Sequence[Leaf], others: Sequence[Leaf]) -> Iterator[Effect]:
+    yield from (effect("downloads-file", leaf.text, argument=leaf.argument) for leaf in paths)
+    yield from (effect("requests", seen.target) for leaf in others for seen in find_hosts(leaf.text))
 
 
 def is_other_host(leaf: Leaf) -> bool:
@@ -107,10 +103,16 @@ def _find_paths(name: ToolName, leaves: Sequence[Leaf]) -> list[Leaf]:
     acts = {leaf.text.lower() for leaf in leaves if has_role(leaf.argument, "action")} | {name.verb}
     is_edit = acts.isdisjoint(_MOVES | _TRANSFORMS) and any(leaf_name(leaf) in ROLES["old text"] for leaf in leaves)
     texts = ROLES["new text"] if is_edit else frozenset[str]()
-    named = [leaf for leaf in leaves if is_path_name(leaf.argument) and leaf_name(leaf) not in texts]
+    named = [leaf for leaf in leaves if is_path_name(leaf.argument) and _may_be_path(leaf, texts)]
     # `to` is a place where a file is packed or unpacked to.
     places = ROLES["copied to"] if named and _transforms(name) else frozenset[str]()
     return named + [leaf for leaf in leaves if leaf_name(leaf) in places and "/" in leaf.text and leaf not in named]
+
+
+def _may_be_path(leaf: Leaf, texts: frozenset[str]) -> bool:
+    # A target may be a person or a thing as well.
+    own = leaf_name(leaf)
+    return own not in texts and not ("target" in own and leaf.text.isalnum())
 
 
 def _access_of(leaf: Leaf, access: Access, name: ToolName) -> Access:
@@ -129,19 +131,20 @@ def _transforms(name: ToolName) -> bool:
 
 
 def _direction(name: ToolName, leaves: Sequence[Leaf]) -> Access | None:
-    is_shot = name.has("saves what it shows")
-    is_view = name.common == "write" and not _VIEWS.isdisjoint(leaves)
-    if name.common in ("read", "glob", "grep") or (name.kind == "looks" and not is_shot) or is_view:
+    saves = name.has("saves what it shows") or _transforms(name)
+    if name.common in ("read", "glob", "grep") or (name.kind == "looks" and not saves):
         return Access.READ
-    if name.common == "write" or is_shot or _transforms(name):
-        return Access.WRITE
-    on_file = name.has("file")
+    if saves or name.common == "write":
+        return Access.WRITE if _VIEWS.isdisjoint(leaves) else Access.READ
     if name.verb in _DELETES:
-        # The folders of a mail tool are full of mail.
-        is_mail = name.has("mail folder") and not any(leaf.text.startswith(("/", "~")) for leaf in leaves)
-        return Access.DELETE if on_file and not is_mail else None
-    writes = on_file and name.verb in WORDS["writes file"] | _MOVES
+        return Access.DELETE if name.has("file") and not _is_in_mail(name, leaves) else None
+    writes = name.has("file") and name.verb in WORDS["writes file"] | _MOVES
     return Access.WRITE if writes or _edits_by_arguments(name, leaves) else None
+
+
+def _is_in_mail(name: ToolName, leaves: Sequence[Leaf]) -> bool:
+    # The folders of a mail tool are full of mail.
+    return name.has("mail folder") and not any(leaf.text.startswith(("/", "~")) for leaf in leaves)
 
 
 def _edits_by_arguments(name: ToolName, leaves: Sequence[Leaf]) -> bool:
