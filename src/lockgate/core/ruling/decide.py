@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -24,6 +24,7 @@ from lockgate.core.ruling.effects.tool_arguments import ROLES, has_role, is_plac
 from lockgate.core.ruling.explanations import EFFECT, FORBIDDEN, LOOKALIKE, describe_effect
 from lockgate.core.ruling.goal import hands_over, is_word_for_kind, names_of, names_other_protection
 from lockgate.core.ruling.index import Places
+from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.provenance import (
     compared_size,
     is_in_record,
@@ -115,7 +116,9 @@ class EffectCheck:
         first: int = 0,
         delegated: frozenset[str] = frozenset(),
         leaves: Sequence[Leaf] = (),
+        is_own: Callable[[str], bool] | None = None,
     ) -> None:
+        self._is_own = is_own or Policy().is_own
         self._context, self._tool, self._first, self._leaves = context, tool, first, leaves
         self._goal, self._project, self._delegated = context.goal, context.project, delegated
         self._budget = WorkBudget(0)
@@ -198,12 +201,12 @@ class EffectCheck:
         return self._goal.contains_address(target.lower().encode("utf-8", "ignore"), budget, trusted_only=True)
 
     def _is_known_to_project(self, effect: Effect) -> bool:
-        """Return whether the project's own files name an effect's target.
+        """Return whether the project's own files name an effect's target, or it is the operator's own.
 
         A package is none of its packages by now: the reading of a command, which knows the registry, has looked.
         """
         is_remote = effect.kind == "pushes" and effect.target in self._project.remotes
-        return is_remote or self._project.has_host(effect.target)
+        return is_remote or self._project.has_host(effect.target) or self._is_own(effect.target)
 
     def _was_ordered(self, block: str) -> bool:
         """Return whether an order in an earlier session named what this block names: then it is no plain record."""

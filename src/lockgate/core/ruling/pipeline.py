@@ -52,7 +52,7 @@ from lockgate.core.ruling.scope.crossings import find_crossings
 from lockgate.core.ruling.second_look import find_tokens
 from lockgate.core.ruling.self_protection import find_tampering, findings_from_effects, is_unrelated
 from lockgate.core.ruling.tool_call import ToolCall
-from lockgate.core.ruling.tool_risk import may_reach_any_address, tool_risk
+from lockgate.core.ruling.tool_risk import read_tool_name, tool_risk
 from lockgate.core.text.imperatives import prepare, split_words
 from lockgate.core.text.rules import RULES_BY_ID, Scope
 from lockgate.core.text.scanner import Scanner, encode
@@ -152,6 +152,7 @@ class _Review:
     always: list[Finding] = field(default_factory=list)
     scan: ArgumentScan | None = None
     effects: tuple[Effect, ...] = ()
+    read: tuple[Effect, ...] = ()
     delegated: frozenset[str] | None = None
     ordered: list[Leaf] = field(default_factory=list)
 
@@ -210,7 +211,8 @@ class _Review:
         return any(sink_from_argument(effect.argument) in ("command", "path") for effect in self.effects)
 
     def read_effects(self) -> tuple[Effect, ...]:
-        return effects_of(self.call, self.context.project, self.context.activity, leaves=self.leaves)
+        self.read = self.read or effects_of(self.call, self.context.project, self.context.activity, leaves=self.leaves)
+        return self.read
 
     def find_delegated(self) -> frozenset[str]:
         """Return the blocks whose orders the user told the agent to follow, where this call may be one of them."""
@@ -274,7 +276,7 @@ def begin(
 
 def _risk_from_name(call: ToolCall, policy: Policy, text: str) -> Risk:
     # A request for an address carries the address to the server behind it: reading can send data out.
-    if call.findings or ("://" in text and may_reach_any_address(call.tool)):
+    if call.findings or ("://" in text and not read_tool_name(call.tool).known):
         return Risk.HIGH
     return tool_risk(call.tool, additional=policy.high_risk_tools, annotations=call.annotations)
 
@@ -302,7 +304,7 @@ def _check_self_protection(review: _Review) -> None:
     if not is_unrelated(review.text):
         review.always += find_tampering(review.leaves, review.scanner, looks=review.risk is Risk.LOW)
     context, known = review.context, {finding.rule for finding in review.always}
-    effects = own_effects_of(review.call, context.project, context.activity, leaves=review.leaves)
+    effects = own_effects_of(review.call, context.project, context.activity, review.leaves, review.read_effects)
     review.always += [finding for finding in findings_from_effects(effects) if finding.rule not in known]
 
 
@@ -431,7 +433,8 @@ def _check_unasked_effects(review: _Review) -> EffectFindings:
     if not review.reaching:
         return EffectFindings()
     first, delegated = review.first_recent, review.find_delegated()
-    return EffectCheck(review.context, review.call.tool, first, delegated, review.leaves).find(review.effects)
+    check = EffectCheck(review.context, review.call.tool, first, delegated, review.leaves, review.policy.is_own)
+    return check.find(review.effects)
 
 
 def _check_blocks(review: _Review, traced: OriginTrace, patterns: list[Finding], encoded: list[Finding]) -> None:

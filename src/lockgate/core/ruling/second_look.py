@@ -13,13 +13,14 @@ from collections.abc import Collection, Iterator, Sequence
 
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.effects.project import Place, Project
-from lockgate.core.ruling.scope.domain_names import (
+from lockgate.core.ruling.scope.machines import (
     COMMON_DOMAINS,
     FILE_ENDINGS,
     FILE_OR_DOMAIN_ENDINGS,
+    QUAD,
     TOP_LEVEL_DOMAINS,
+    to_punycode,
 )
-from lockgate.core.ruling.scope.machines import QUAD, to_punycode
 from lockgate.core.ruling.targets import find_hosts, is_local_host
 
 _MAX_TEXT = 64 * 1024

@@ -13,7 +13,7 @@ from posixpath import normpath
 from typing import NamedTuple
 
 from lockgate.core.ruling.arguments import Leaf, argument_words, sink_from_argument
-from lockgate.core.ruling.scope.domain_names import TOP_LEVEL_DOMAINS
+from lockgate.core.ruling.scope.machines import TOP_LEVEL_DOMAINS
 from lockgate.core.ruling.targets import domain_of, is_shared
 from lockgate.core.tables import read_sections
 from lockgate.core.text.imperatives import WORD_BYTES, prepare

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lockgate.core.ruling.effects.manifests import learn_from_reading
-from lockgate.core.ruling.effects.project import NO_PROJECT
+from lockgate.core.ruling.effects.project import NO_PROJECT, learn_from_reading
 
 MANIFEST = '[project]\nname = "quill"\ndependencies = ["itsdangerous>=2"]\n'
 

@@ -8,7 +8,7 @@ import pytest
 from command_effects import read_line
 
 from lockgate.core.ruling.effects.effects_of_call import effects_of
-from lockgate.core.ruling.effects.programs.search_names import read_search
+from lockgate.core.ruling.effects.programs.options import read_search
 from lockgate.core.ruling.tool_call import ToolCall
 
 

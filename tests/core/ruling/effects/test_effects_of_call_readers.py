@@ -9,11 +9,10 @@ import pytest
 from lockgate.core.ruling.effects.activity import NO_ACTIVITY
 from lockgate.core.ruling.effects.code import read_code
 from lockgate.core.ruling.effects.effect import KINDS, Severity
-from lockgate.core.ruling.effects.effects_of_call import effects_of
+from lockgate.core.ruling.effects.effects_of_call import MAX_EFFECTS, effects_of, limit_effects
 from lockgate.core.ruling.effects.project import NO_PROJECT
-from lockgate.core.ruling.effects.shell import read_command
+from lockgate.core.ruling.effects.shell_walk import read_command
 from lockgate.core.ruling.effects.sql import read_sql
-from lockgate.core.ruling.effects.tools import MAX_EFFECTS, limit_effects
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import EFFECTS, TABLE
 from lockgate.core.tables import Example, read_examples, read_table

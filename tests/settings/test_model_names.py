@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 
 from lockgate.core.errors import InvalidConfig
-from lockgate.core.judging.model_names import (
+from lockgate.settings.model_names import (
     ALIASES,
     GEMINI_ENDPOINT,
     MAX_ALIASES,

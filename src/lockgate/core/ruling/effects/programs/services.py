@@ -1,4 +1,4 @@
-"""Whole commands of services: clouds and clusters by their verbs, clients of databases by their statements."""
+"""Whole commands of services: the machine's own, clouds and clusters by their verbs, databases by their statements."""
 
 from __future__ import annotations
 
@@ -7,16 +7,38 @@ from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.paths import Access
 from lockgate.core.ruling.effects.program_io import UNKNOWN_OUTPUT, Output, Source
-from lockgate.core.ruling.effects.programs.options import long_values, plain_words
-from lockgate.core.ruling.effects.programs.program_rows import PACKAGE, TABLE, WORDS
+from lockgate.core.ruling.effects.programs.options import host_of
+from lockgate.core.ruling.effects.programs.program_rows import PACKAGE, TABLE
 from lockgate.core.ruling.effects.programs.roles import PATTERNS, Use, last_word
-from lockgate.core.ruling.effects.programs.url_hosts import host_of, is_local
 from lockgate.core.ruling.effects.project import Place
 from lockgate.core.ruling.effects.sql import is_scratch_database, read_sql
 from lockgate.core.tables import read_table
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
+
+
+def finish_controls(use: Use) -> Output:
+    """`service NAME VERB` is `systemctl VERB NAME`."""
+    name, verb = [*use.operands, "", "status"][:2] if len(use.operands) != 1 else [use.operands[0], "status"]
+    return use.walk.run_program(["systemctl", verb or "status", name], use.call.stdin)
+
+
+# What stands behind the five fields of a time, or behind its name, in a line of a crontab.
+_JOB = re.compile(r"(?m)^[ \t]*(?:@\w+|(?:[\d*/,A-Za-z-]+[ \t]+){4}[\d*/,A-Za-z-]+)[ \t]+(.+)$")
+
+
+def finish_schedules(use: Use) -> Output:
+    """Jobs that the input lists, each of which runs later."""
+    walk, text = use.walk, use.call.stdin.text
+    jobs = _JOB.findall(text) if use.call.name == "crontab" else [text] if text else []
+    walk.read_text("\n".join(jobs))
+    for job in jobs[:8] or [use.call.name]:
+        walk.add("schedules-job", walk.plain(job).strip()[:200])
+    return UNKNOWN_OUTPUT
+
+
+# Clouds and clusters
 
 VERBS, VERB_COLUMNS = "verbs", ("effect", "pattern")
 _VERBS = {effect: re.compile(pattern) for effect, pattern in read_table(PACKAGE, TABLE, VERBS, VERB_COLUMNS)}
@@ -30,37 +52,7 @@ def _has(effect: str, words: list[str]) -> bool:
 
 def _show_secret(use: Use, target: str) -> Output:
     use.walk.add("reads-secret", target)
-    return Output(Source.SECRET, target=target)
-
-
-def _note_verbs(use: Use, words: list[str], target: str) -> Output:
-    """Note what the words of a cloud's command do, and the settings that it changes; the gravest word counts."""
-    looks = _has("looks", words)
-    if not looks:
-        note_settings(use.walk, use.call.arguments)
-    if _has("reads-secret", words):
-        return _show_secret(use, target)
-    kind = next((kind for kind in _KINDS if _has(kind, words)), "" if looks else "changes-service")
-    if kind:
-        use.walk.add(kind, target)
-    return UNKNOWN_OUTPUT
-
-
-_NAMING = re.compile(r"name|id|bucket|user|role|group|arn|cluster|table|queue|function|stack|key")
-
-
-def finish_asks_aws(use: Use) -> Output:
-    """Ask a service of AWS by its verb; what changes its users and roles grants access."""
-    walk, arguments = use.walk, use.call.arguments
-    service, verb = [*use.operands, "", ""][:2]
-    pairs = [(name, walk.plain(value)) for name, value in long_values(arguments)]
-    target = next((value for name, value in pairs if _NAMING.search(name)), f"{service} {verb}")
-    if service != "iam":
-        return _note_verbs(use, [verb], target)
-    if not _has("looks", [verb]) and not verb.startswith(("get", "list", "generate", "simulate")):
-        kinds = (kind for kind in ("deletes-data", "makes-key") if _has(kind, [verb]))
-        walk.add(next(kinds, "grants-access"), target)
-    return UNKNOWN_OUTPUT
+    return Output(Source.SECRET, target=use.walk.plain(target))
 
 
 _GRANTING_NOUNS = (["role", "assignment"], ["ad", "user"], ["ad", "sp"], ["ad", "app"])
@@ -70,31 +62,40 @@ _SECRET_NOUNS = re.compile(
 
 
 def finish_asks_cloud(use: Use) -> Output:
-    """Ask a cloud whose commands are nouns first, and the verb behind them."""
-    walk, words = use.walk, plain_words(use.call.arguments)
+    """Ask a cloud by its service and the verb behind it; what changes its users and roles grants access."""
+    words = use.operands
     if _SECRET_NOUNS.search(" ".join(words)):
-        return _show_secret(use, walk.plain(words[-1]))
-    at = next((at for at, word in enumerate(words) if at and any(_has(effect, [word]) for effect in _VERBS)), -1)
-    target = walk.plain(words[at + 1]) if 0 <= at < len(words) - 1 else " ".join(words[:3])
-    if words[:2] not in _GRANTING_NOUNS and words[:1] != ["iam"]:
-        return _note_verbs(use, words[at : at + 1] if at >= 0 else words, target)
-    if not _has("looks", words[1:]):
-        kind = "makes-key" if {"keys", "create"} <= set(words) else "grants-access"
-        walk.add(kind, target)
+        return _show_secret(use, words[-1])
+    at = _place_of_verb(words, use.call.name)
+    target = words[at + 1] if 0 <= at < len(words) - 1 else " ".join(words[:3])
+    verbs = words[at : at + 1] if at >= 0 else words
+    looks = _has("looks", verbs)
+    if not looks:
+        note_settings(use.walk, use.call.arguments)
+    if _has("reads-secret", verbs):
+        return _show_secret(use, target)
+    is_granting = words[:2] in _GRANTING_NOUNS or words[:1] == ["iam"]
+    kind = "" if looks else "grants-access" if is_granting else "changes-service"
+    if kind := next((kind for kind in _KINDS if _has(kind, verbs)), kind):
+        use.walk.add(kind, target)
     return UNKNOWN_OUTPUT
+
+
+def _place_of_verb(words: list[str], program: str) -> int:
+    """Return where the verb is: the second word of AWS, and of the others one of those behind the first; or -1."""
+    are_verbs = [any(pattern.fullmatch(word.lower()) for pattern in _VERBS.values()) for word in words[1:]]
+    return 1 if program == "aws" else 1 + are_verbs.index(True) if True in are_verbs else -1
 
 
 def finish_changes_running(use: Use) -> Output:
     """Change a running service, the settings that the command hands to it, and the images that containers run."""
-    if use.call.stdin.source is Source.DOWNLOAD:
-        use.walk.add("runs-download", use.call.stdin.target)
     if use.row.target == "all":
         for name, _, image in (use.walk.plain(word).partition("=") for word in use.operands):
             if name and image:
                 note_image_source(use.walk, image)
     else:
         note_settings(use.walk, use.call.arguments)
-    use.walk.add("changes-service", use.walk.plain(last_word(use.call.arguments, use.operands) or use.call.name))
+    use.walk.add("changes-service", last_word(use.call.arguments, use.operands) or use.call.name)
     return UNKNOWN_OUTPUT
 
 
@@ -115,44 +116,28 @@ def finish_asks_cluster(use: Use) -> Output:
     """Show objects of a cluster; secrets are shown by some formats."""
     is_whole = use.value("format").startswith(("yaml", "json", "go-template", "template"))
     asked = " ".join([use.value("raw"), *(use.operands[:2] if is_whole else ())])
-    if not _SECRETS.search(asked):
-        return UNKNOWN_OUTPUT
-    return _show_secret(use, use.walk.plain([asked, *use.operands][-1]))
+    return _show_secret(use, [asked, *use.operands][-1]) if _SECRETS.search(asked) else UNKNOWN_OUTPUT
 
 
-# Settings that a command hands to a running service: those that switch a protection off, and images from elsewhere. The
-# section `settings` of `programs.tbl` says which names these settings have, with `_` between the parts of a name.
+# Settings that a command hands to a running service: those that switch a protection off or open it to all, and images.
 
 MOST_SETTING = 2_000
-_NAMES = {kind: re.compile(names) for kind, names in read_table(PACKAGE, TABLE, "settings", ("setting", "pattern"))}
-_VALUES = {kind: WORDS[f"values {kind}"] for kind in ("off", "on", "zero")}
-_PAIR = re.compile(r"(?<![\w.-])(-{0,2}[A-Za-z][\w.-]*)[\"']?\s*[=:]\s*[\"']?(?=([\w./:@-]*))")
-_BORDERS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[.-]")
-# Options whose value stands behind them.
-_VALUED = ("--image", "--registry", "--backup-retention-period")
+_SETTINGS = {
+    kind: re.compile(pattern) for kind, pattern in read_table(PACKAGE, TABLE, "settings", ("setting", "pattern"))
+}
 
 
 def note_settings(walk: Walk, arguments: list[str]) -> None:
     """Note what the settings among these arguments weaken, and where the images that they name come from."""
     for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
         plain = walk.plain(argument)[:MOST_SETTING]
-        if _NAMES["flag"].fullmatch(plain):
-            walk.add("disables-check", plain.partition("=")[0])
-            continue
-        setting = f"{plain}={walk.plain(following)}" if plain in _VALUED else plain.removeprefix("--")
-        for name, value in _PAIR.findall(setting):
-            _note_setting(walk, name, value)
-        if "=" in setting or ":" in setting or setting.replace("-", "").isalpha():
-            for match in _NAMES["open"].finditer(setting):
+        if plain in ("--image", "--registry", "--backup-retention-period"):
+            plain += f"={walk.plain(following)}"
+        for kind in ("weakens", "flag", "open"):
+            for match in _SETTINGS[kind].finditer(plain):
                 walk.add("disables-check", match.group())
-
-
-def _note_setting(walk: Walk, name: str, value: str) -> None:
-    parts = _BORDERS.sub("_", name).strip("_").lower()
-    if any(value.lower() in values and _NAMES[kind].search(parts) for kind, values in _VALUES.items()):
-        walk.add("disables-check", name)
-    if _NAMES["image"].search(parts):
-        note_image_source(walk, value)
+        for match in _SETTINGS["image"].finditer(plain):
+            note_image_source(walk, match.group(1))
 
 
 def note_image_source(walk: Walk, image: str) -> None:
@@ -168,32 +153,18 @@ def note_image_source(walk: Walk, image: str) -> None:
 # Databases
 
 
-def role_server(use: Use, value: str) -> None:
-    """The machine that the database is on, and what is done there; a socket or an unknown value is this one."""
-    host = use.walk.plain(value)
-    if host and not is_local(host) and host[0] not in "/$":
-        use.values["away"] = [host]
-        use.walk.add(use.detail or "requests", host)
-
-
-def role_server_address(use: Use, value: str) -> None:
-    """The name of a database, or its address."""
-    plain = use.walk.plain(value)
-    if "://" in plain:
-        role_server(use, host_of(plain))
-    elif plain.endswith(".js"):
-        use.walk.run_path(value)
-
-
 def finish_queries(use: Use) -> Output:
     """Statements from options, from files and from the input."""
+    streams = [Output(Source.TEXT, statement) for statement in use.values.get("statement", [])]
     for path in use.values.get("statements", []):
-        # Only now the server is known, which may stand behind the file.
         use.walk.load(path)
-        _run_statements(use.walk, use.walk.read_file(path), use.value("away"))
-    for statement in use.values.get("statement", []):
-        _run_statements(use.walk, Output(Source.TEXT, statement), "")
-    _run_statements(use.walk, use.call.stdin, use.value("away"))
+        content = use.walk.content_of(path)
+        if content is not None and content.text is None:
+            use.walk.note_unknown_content(path, content)
+        streams.append(use.walk.read_file(path))
+    # Only now the server is known, which may stand behind the file.
+    for stream in (*streams, use.call.stdin):
+        _run_statements(use.walk, stream, use.value("away"))
     return UNKNOWN_OUTPUT
 
 
@@ -205,7 +176,7 @@ def _run_statements(walk: Walk, stream: Output, away: str) -> None:
     if stream.source is Source.DOWNLOAD:
         walk.add("runs-download", stream.target)
     elif stream.source is Source.FILE:
-        walk.add("changes-record" if away else "runs-project-task", away or walk.plain(stream.target))
+        walk.add("changes-record" if away else "runs-project-task", away or stream.target)
     elif stream.source is not Source.TEXT:
         return
     elif escape := _SHELL_ESCAPE.search(stream.text):
@@ -218,10 +189,12 @@ def _run_statements(walk: Walk, stream: Output, away: str) -> None:
 
 def _note_statements(walk: Walk, text: str, local_file: str = "") -> None:
     is_trial = is_scratch_database(local_file)
-    ours = {"changes-record", "deletes-record", *(["deletes-data"] if is_trial else [])} if local_file else set()
+    ours = {"changes-record": "edits-project", "deletes-record": "edits-project" if is_trial else "discards-work"}
+    if is_trial:
+        ours["deletes-data"] = "edits-project"
     for entry in read_sql(walk.plain(text), walk.argument):
-        if entry.kind in ours:
-            walk.add("edits-project", local_file)
+        if local_file and entry.kind in ours:
+            walk.add(ours[entry.kind], local_file)
         elif not (entry.kind == "reads-secret" and is_trial):
             walk.add(entry.kind, entry.target, entry.certainty)
 
@@ -237,9 +210,7 @@ def finish_queries_file(use: Use) -> Output:
     """A database in a file: its statements, and commands that begin with a dot."""
     walk, stdin = use.walk, use.call.stdin
     path = walk.plain("".join(use.operands[:1]))
-    if stdin.source is Source.DOWNLOAD:
-        walk.add("runs-download", stdin.target)
-    elif stdin.source is Source.FILE:
+    if stdin.source is Source.FILE:
         walk.access(path, Access.WRITE)
     if path:
         walk.print_file(path)
@@ -256,21 +227,19 @@ def finish_queries_file(use: Use) -> Output:
 _DOCUMENT_KINDS = [PATTERNS[f"documents-{act}"] for act in ("grant", "drop", "change")]
 # A database or a collection, however it is called up.
 _DOCUMENT_NAMES = re.compile(
-    r"\.(?:getSiblingDB|getCollection|dropCollection)\s*\(\s*['\"]([^'\"]{1,128})|\bdb\[\s*['\"]([^'\"]{1,128})"
+    r"(?:\.(?:getSiblingDB|getCollection|dropCollection)\s*\(|\bdb\[)\s*['\"]([^'\"]{1,128})"
     r"|\bdb\.(\w{1,128})\s*\.(?=\w+\s*\()|\buse\s+(\w{1,128})"
 )
-
-_MOST_NAMES = 16
 
 
 def finish_queries_documents(use: Use) -> Output:
     """Calls on collections: the gravest kind, with all names as targets, and the server if it is another machine."""
-    walk, text = use.walk, use.call.stdin.text + "".join(use.values.get("text", []))
+    text = use.call.stdin.text + "".join(use.values.get("text", []))
     kind = next((kind for kind, pattern in _DOCUMENT_KINDS if pattern.search(text)), "")
-    names = list(dict.fromkeys(next(filter(None, groups)) for groups in _DOCUMENT_NAMES.findall(text)))
-    if kind and len(names) > _MOST_NAMES:
-        walk.add_unreadable()
-    for name in [*names[:_MOST_NAMES], *use.values.get("away", [])] or ["database"]:
+    names = [next(filter(None, groups)) for groups in _DOCUMENT_NAMES.findall(text)]
+    if kind and len(set(names)) > 16:
+        use.walk.add_unreadable()
+    for name in [*names[:16], *use.values.get("away", [])] or ["database"]:
         if kind:
-            walk.add(kind, name)
+            use.walk.add(kind, name)
     return UNKNOWN_OUTPUT

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from lockgate.core.requests.circuit_breaker import (
+from lockgate.runtime.circuit_breaker import (
     MAX_CIRCUITS,
     CallResult,
     Circuit,

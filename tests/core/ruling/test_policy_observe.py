@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lockgate.core.ruling.observe_mode import observe
-from lockgate.core.ruling.policy import Policy, find_loosened, tighten
+from lockgate.core.ruling.policy import Policy, find_loosened, observe, tighten
 from lockgate.core.vocabulary import Action, Decision, Finding, Reason, Risk
 
 OBSERVING = Policy(enforce=False)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockgate.core.strict_json import InvalidJson, JsonFault, JsonLimits, JsonReader
+from lockgate.runtime.strict_json import InvalidJson, JsonFault, JsonLimits, JsonReader
 
 STRICT = JsonReader()
 VALUES = st.recursive(

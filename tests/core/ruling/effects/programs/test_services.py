@@ -70,7 +70,7 @@ def test_taking_a_key_away_makes_none(line: str, effect: tuple[str, str]) -> Non
     ],
 )
 def test_making_a_key_and_removing_an_account_open_a_door(line: str) -> None:
-    assert {kind for kind, _ in read_line(line)} & {"makes-key", "grants-access", "deletes-data"}
+    assert {kind for kind, _ in read_line(line)} & {"makes-key", "grants-access", "deletes-data", "disables-check"}
 
 
 def test_a_key_that_a_text_orders_to_switch_off_is_held(gate: Gate) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lockgate.core.ruling.effects.programs.url_hosts import host_of, is_address, is_local
+from lockgate.core.ruling.effects.programs.options import host_of, is_local
 
 
 def test_a_host_is_found_in_every_form_of_an_address() -> None:
@@ -14,9 +14,3 @@ def test_a_host_is_found_in_every_form_of_an_address() -> None:
 def test_this_machine_has_several_names() -> None:
     assert all(is_local(host) for host in ("localhost", "127.0.0.1", "127.1", "::1", "0.0.0.0", "api.localhost"))
     assert not any(is_local(host) for host in ("localhost.x.example", "10.0.0.1", "1270.0.0.1"))
-
-
-def test_an_address_is_told_from_a_word() -> None:
-    assert is_address("x.example/a")
-    assert is_address("http://x")
-    assert not is_address("POST")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from lockgate.core import wire
+from lockgate.core import vocabulary as wire
 from lockgate.core.vocabulary import (
     Action,
     Block,

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 from cpu_time import takes_at_most_times
 
-from lockgate.core.ruling.effects.manifests import (
+from lockgate.core.ruling.effects.project import (
     NO_NAMES,
     is_lock_file,
     is_manifest,

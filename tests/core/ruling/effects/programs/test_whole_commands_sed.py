@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockgate.core.ruling.effects.programs.sed_script import files_of_sed
+from lockgate.core.ruling.effects.programs.whole_commands import files_of_sed
 
 
 @pytest.mark.parametrize(
