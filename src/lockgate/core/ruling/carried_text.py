@@ -24,11 +24,11 @@ from zlib import adler32, crc32
 
 from lockgate.core.errors import printable
 from lockgate.core.ruling.arguments import Leaf
+from lockgate.core.ruling.candidates import find_candidates
 from lockgate.core.ruling.context import CarriedFrom, Context
 from lockgate.core.ruling.effects.project import is_shared_host, normalize_path
 from lockgate.core.ruling.index import IndexedReading
 from lockgate.core.ruling.targets import is_local_host
-from lockgate.core.ruling.value_pieces import find_candidates, prepare_values
 from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.text.imperatives import prepare, split_words
 from lockgate.core.text.scanner import Scanner
@@ -408,7 +408,7 @@ class _DerivationSearch:
 
     def _is_ordered(self, value: bytes, holding: Sequence[IndexedReading]) -> bool:
         leaf = Leaf("value", value.decode("utf-8", "replace"))
-        candidates, _ = find_candidates(prepare_values([leaf]), self._context.index.words)
+        candidates = find_candidates(leaf, self._context.index.words)
         blocks = {reading.block for reading in holding}
         return any(
             held.reading.block in blocks and held.is_ordered(candidate, self._budget)
