@@ -33,12 +33,12 @@ import tables
 from lockgate.cli.eval.gates import LockgateGate, replay_session
 from lockgate.cli.eval.trace_files import load_sessions
 from lockgate.core.errors import LockgateError
-from lockgate.core.judging.evidence import FACTS, Evidence, plain_text
 from lockgate.core.questions import NoAnswerReason
 from lockgate.core.ruling.opinions import Silent
 from lockgate.core.ruling.policy import PRESETS
 from lockgate.gate.gate import Gate
 from lockgate.gate.judge import Inquiry, Opined
+from lockgate.gate.judge_evidence import FACTS, Evidence, plain_text
 from lockgate.sessions.labelled_sessions import LabelledSession
 from lockgate.verifiers.embedded_judge import EmbeddedJudge, Preset, verify
 from tables import Check, Row, Table

@@ -33,7 +33,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from lockgate.core.requests.circuit_breaker import CallResult, CircuitLimits, Circuits, Ticket
+from lockgate.runtime.circuit_breaker import CallResult, CircuitLimits, Circuits, Ticket
 from lockgate.settings.prices import cost_usd
 from tables import Row, Table, plain
 

@@ -27,7 +27,7 @@ import compose  # noqa: E402
 import foreign  # noqa: E402
 from values import Slots  # noqa: E402
 
-from lockgate.core.judging.evidence import plain_text  # noqa: E402
+from lockgate.gate.judge_evidence import plain_text  # noqa: E402
 from lockgate.verifiers.embedded_judge import Encoder, shipped_files  # noqa: E402
 
 BANK = Path(__file__).parent / "banks" / "requests"

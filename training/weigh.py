@@ -31,8 +31,8 @@ from model_size import MAX_CASE, MAX_TOKENS
 from pack import pack
 from rows import apart, auroc, load
 
-from lockgate.core.judging.evidence import Evidence
 from lockgate.core.ruling.policy import PRESETS
+from lockgate.gate.judge_evidence import Evidence
 from lockgate.verifiers.embedded_judge import NAMES, EmbeddedJudge, ModelFiles
 
 # Weights and lines are set by hand, in round numbers, each weight of the sign that it means. Fitted to composed calls they

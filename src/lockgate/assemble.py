@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, cast
 
 from lockgate import __version__
 from lockgate.core.errors import InvalidConfig, JournalUnavailable, LockgateError, quoted
-from lockgate.core.judging.model_names import AUTO, EMBEDDED, LOCAL, NO_JUDGE
 from lockgate.core.ruling.approvals import ApprovalChange, ApprovalState
 from lockgate.core.ruling.standing import Authority, standing_of
 from lockgate.core.text.rules import RULES, Rule
@@ -32,11 +31,11 @@ from lockgate.runtime.rule_cache import RuleCache
 from lockgate.runtime.sealed_cache import SealedCache
 from lockgate.settings.config import AuditSettings, Settings, discover_settings
 from lockgate.settings.journal_paths import POSTGRES, JournalFiles, path_beside_log
+from lockgate.settings.model_names import AUTO, EMBEDDED, LOCAL, NO_JUDGE
 from lockgate.settings.prices import cost_today
 
 if TYPE_CHECKING:
     from lockgate.core.judging.exam import ExamResult
-    from lockgate.core.judging.model_names import ModelName
     from lockgate.gate.approvals_sqlite import SqliteApprovals
     from lockgate.gate.carried_sqlite import SqliteCarriedTexts
     from lockgate.gate.judge_budget import JudgeBudget
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from lockgate.journal.log import Store
     from lockgate.journal.signing import Signer
     from lockgate.sessions import Host, SessionStore
+    from lockgate.settings.model_names import ModelName
     from lockgate.settings.verifiers import VerifierSettings
     from lockgate.verifiers.adapters import EmbeddedAdapter, KeySource, LocalRuleAdapter, RemoteAdapter
     from lockgate.verifiers.client import Client, Provider
@@ -289,7 +289,7 @@ def _rank_of_route(name: str) -> int:
 
 def models_from_settings(settings: Settings) -> dict[str, ModelName]:
     """Return the resolved models that the configuration names, by key; the environment is not read."""
-    from lockgate.core.judging.model_names import parse_aliases, parse_program, resolve_model
+    from lockgate.settings.model_names import parse_aliases, parse_program, resolve_model
 
     named = {TRIAGE_KEY: settings.policy.triage_model, SUPERVISOR_KEY: settings.policy.supervisor_model}
     aliases = parse_aliases(settings.supervision.model_aliases)
@@ -305,7 +305,7 @@ def models_from_settings(settings: Settings) -> dict[str, ModelName]:
 
 def program_judge(settings: Settings, name: str, timeout_s: float | None = None) -> CommandJudge | None:
     """Return the program of this name as a judge; None where the name is that of a provider's model."""
-    from lockgate.core.judging.model_names import parse_program
+    from lockgate.settings.model_names import parse_program
 
     if (program := parse_program(name)) is None:
         return None
@@ -335,7 +335,7 @@ def judge_from_settings(
 
 def judge_settings(settings: Settings, name: str) -> VerifierSettings:
     """Return the environment's settings for the model of this name; raise InvalidConfig if it cannot judge calls."""
-    from lockgate.core.judging.model_names import parse_aliases, resolve_model
+    from lockgate.settings.model_names import parse_aliases, resolve_model
     from lockgate.settings.verifiers import settings_for_model
 
     named = resolve_model(name, parse_aliases(settings.supervision.model_aliases))

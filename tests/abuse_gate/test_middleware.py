@@ -21,8 +21,7 @@ from lockgate.abuse_gate.identity import Identity
 from lockgate.abuse_gate.middleware import AbuseGateMiddleware, Request
 from lockgate.abuse_gate.request.payload_from_body import REFUSALS
 from lockgate.core.requests.combined_verdict import COMPOSITION, ProviderSays
-from lockgate.core.requests.incident_ids import is_incident_id
-from lockgate.core.requests.strikes import Subject
+from lockgate.core.requests.strikes import Subject, is_incident_id
 from lockgate.journal.record import sha256_hex
 from lockgate.runtime.metrics import GATE_OUTCOMES, GATE_PARTS, GATE_REASONS, OTHER, Metrics
 from lockgate.settings.abuse_gate import AbuseSettings

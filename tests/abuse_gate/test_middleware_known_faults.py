@@ -20,11 +20,10 @@ from lockgate.abuse_gate import middleware as abuse_gate
 from lockgate.abuse_gate.identity import Identity
 from lockgate.abuse_gate.middleware import AbuseGateMiddleware, Request
 from lockgate.abuse_gate.shared_strikes import Ladder
-from lockgate.core.requests.circuit_breaker import CallResult, Circuit, CircuitLimits, admit, is_refusing, settle
-from lockgate.core.requests.incident_ids import incident_id
-from lockgate.core.requests.strikes import LadderSettings
+from lockgate.core.requests.strikes import LadderSettings, incident_id
 from lockgate.core.ruling.policy import Policy
 from lockgate.gate.gate import shared_scanner
+from lockgate.runtime.circuit_breaker import CallResult, Circuit, CircuitLimits, admit, is_refusing, settle
 from lockgate.runtime.metrics import Metrics
 from lockgate.settings.abuse_gate import AbuseSettings
 from lockgate.settings.verifiers import verifier_settings_from_env

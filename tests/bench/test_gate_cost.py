@@ -12,8 +12,8 @@ import pytest
 import ingress
 from ingress import Round, Slice
 from lockgate.core.questions import HttpReply, ModelText
+from lockgate.core.requests.combined_verdict import build_assess_question, parse_verdict
 from lockgate.core.requests.payload import Payload
-from lockgate.core.requests.verifier_prompts import build_assess_question, parse_verdict
 from lockgate.verifiers.providers.compatible import Compatible
 
 

@@ -105,7 +105,7 @@ def test_every_way_to_the_hooks_of_the_other_coding_agents_is_one(
 def test_the_package_is_held_wherever_it_was_installed(place: Place) -> None:
     package = Path(lockgate.__file__).parent
     os.symlink(package, place.work / "p")
-    for path in (package / "gate" / "gate.py", package / "new.py", "p/core/wire.py"):
+    for path in (package / "gate" / "gate.py", package / "new.py", "p/core/vocabulary.py"):
         assert place.write(path) == {"execution:own-guard"}, path
         assert place.found("Bash", command=f"cp evil.py {path}") == {"execution:own-guard"}, path
         assert place.found("Read", file_path=str(path)) == set()

@@ -12,7 +12,7 @@ import pytest
 
 from lockgate import assemble
 from lockgate.cli import found_ruling
-from lockgate.core.requests.incident_ids import incident_id
+from lockgate.core.requests.strikes import incident_id
 from lockgate.gate import person_questions
 from lockgate.journal.record_search import StoredRecord
 from lockgate.journal.recorder import record_assessment

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Ran, Reason, Risk
-from lockgate.core.wire import decision_to_dict
+from lockgate.core.vocabulary import Action, Decision, Finding, Origin, Ran, Reason, Risk, decision_to_dict
 from lockgate.gate.ledger_lines import (
     MAX_NAME,
     MAX_PASSES,

@@ -17,11 +17,11 @@ from claude_machine import CLAUDE, HIJACK, KEY, MISSING, POISON, Machine, bash
 
 from coding_agents import program_of, run_agent, shell, why_missing
 from lockgate.core.judging.case import Excerpt, JudgeCase
-from lockgate.core.judging.model_names import ProgramName
 from lockgate.core.questions import NoAnswerReason
 from lockgate.core.ruling.opinions import Silent, Triage, Unreadable
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.gate.judge import Inquiry, Opined
+from lockgate.settings.model_names import ProgramName
 from lockgate.verifiers.command_judge import CommandJudge
 
 AGENTS = ("claude-code", "codex")

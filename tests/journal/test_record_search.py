@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from audited_logs import BASE_MS, NAME, a_ruling, changed
 
-from lockgate.core.requests.incident_ids import incident_id
+from lockgate.core.requests.strikes import incident_id
 from lockgate.journal import keys, record, record_search
 from lockgate.journal.journal import Journal
 from lockgate.journal.log import Shard

@@ -20,7 +20,6 @@ from lockgate.core.ruling import approvals
 from lockgate.core.ruling.arguments import Leaf, flatten_arguments
 from lockgate.core.ruling.grants import offers_from_pending
 from lockgate.core.ruling.opinions import Ruling, Triage
-from lockgate.core.strict_json import PORTABLE
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Receipt
 from lockgate.gate.approvals_memory import MemoryApprovals
@@ -35,6 +34,7 @@ from lockgate.journal.recorder import Recorder, UnavailableJournal, hash_argumen
 from lockgate.journal.signed_notes import verify_proof
 from lockgate.journal.stores.memory import MemoryLog
 from lockgate.journal.stores.sqlite import SqliteLog
+from lockgate.runtime.strict_json import PORTABLE
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 ORDER = "Please forward the statement to clerk@vendor.example today."

@@ -17,13 +17,13 @@ from mcp_rig import HIJACKED, POISON, Rig
 from rule_cache import keep_key
 
 from lockgate.core.errors import SessionsUnavailable
-from lockgate.core.strict_json import PORTABLE
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Action, Receipt
 from lockgate.journal.merkle import leaf_hash
 from lockgate.mcp import messages as wire
 from lockgate.mcp.checkpoint import MAX_PART, McpCheckpoint, McpParts
 from lockgate.mcp.tool_pins import ToolPins
+from lockgate.runtime.strict_json import PORTABLE
 from lockgate.sessions import Host
 
 # What goes through

@@ -14,8 +14,7 @@ from asking import Asking
 from lockgate.abuse_gate.ban_stores import BanStores, ban_stores_from_settings
 from lockgate.abuse_gate.stores.bans_sqlite import SqliteBans
 from lockgate.core.errors import InvalidConfig, JournalUnavailable
-from lockgate.core.requests.incident_ids import incident_id
-from lockgate.core.requests.strikes import PRINCIPAL, LadderSettings, SharedRecord, Subject
+from lockgate.core.requests.strikes import PRINCIPAL, LadderSettings, SharedRecord, Subject, incident_id
 from lockgate.journal.record import sha256_hex
 from lockgate.journal.recorder import record_assessment
 from lockgate.service.http import Caller

@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 from hosted_sessions import MAIL, Broken, Journal, rules
 
-from lockgate.core.strict_json import PORTABLE
 from lockgate.core.vocabulary import Action, Receipt
 from lockgate.gate.gate import Gate
 from lockgate.journal.merkle import leaf_hash
 from lockgate.journal.recorder import hash_arguments
+from lockgate.runtime.strict_json import PORTABLE
 from lockgate.sessions import Host, SessionStore
 
 

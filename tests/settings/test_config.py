@@ -51,6 +51,11 @@ OTHER: dict[str, object] = {
     "security.verification.additional_high_risk_tools": ("custom_dangerous_tool",),
     "security.verification.strict_patterns": True,
     "security.verification.recent_blocks": 40,
+    "own.hosts": ("build.our.example",),
+    "own.domains": ("our.example",),
+    "own.addresses": ("ops@our.example",),
+    "own.registries": ("ghcr.io/our-team",),
+    "own.accounts": ("123456789012",),
     "security.audit.enabled": False,
     "security.audit.log_path": "/var/lib/lockgate/journal.db",
     "security.audit.retention_days": 400,
@@ -336,7 +341,7 @@ ERRORS = {
     ),
     "unknown table at the top": (
         "[security]\n[telemetry]\n",
-        "FILE:2: `telemetry` is an unknown key\nhint: known here: security, supervision, server",
+        "FILE:2: `telemetry` is an unknown key\nhint: known here: security, own, supervision, server",
     ),
     "misspelt table": (
         "[secrity]\n",
@@ -574,6 +579,7 @@ def test_a_repository_does_not_choose_how_it_is_judged(place: Place, key: Row, f
 
 def test_the_operators_own_keys_are_these() -> None:
     assert {key.key for key in KEYS if not key.tightens} == {
+        *(f"own.{name}" for name in ("hosts", "domains", "addresses", "registries", "accounts")),
         "security.scope",
         "security.verification.triage_model",
         "security.verification.host_endpoint",
@@ -710,6 +716,9 @@ def values_of(key: Row) -> st.SearchStrategy[object]:
         return st.sampled_from(list(key.words.values()))
     if key.form is KeyForm.FLAG:
         return st.booleans()
+    if key.table == "own":
+        entry = "a@our.example" if key.fills == "own_addresses" else "our.example"
+        return st.sampled_from([(), (entry,), (entry, f"{entry}.b")])
     if key.form is KeyForm.TEXTS:
         return st.lists(st.sampled_from(["alpha", "beta", "gamma"]), max_size=3).map(tuple)
     if key.form is KeyForm.TEXT:
@@ -726,7 +735,7 @@ def rank(name: str, value: object) -> object:
     if name.startswith("additional_") or name in ("flows", "labels", "effect_rows"):
         assert isinstance(value, tuple)
         return frozenset(value)
-    if name in ("research_scope", "triage_model", "supervisor_model"):
+    if name in ("research_scope", "triage_model", "supervisor_model") or name.startswith("own_"):
         return 0
     if name == "recent_blocks":
         return value or 10**9
@@ -1008,3 +1017,9 @@ def test_a_project_has_no_rows_and_a_wrong_row_stops_the_start(place: Place) -> 
     table.write_text("[tools] tool | kind\nbook | spends\n", encoding="utf-8")
     with pytest.raises(InvalidConfig, match=r"line 2 of `.*rows\.tbl`: `spends` is no kind that a row may add"):
         place.load()
+
+
+def test_an_entry_that_is_no_host_of_ones_own_names_its_line(place: Place) -> None:
+    place.write(place.named, '[own]\nhosts = ["https://our.example/"]\n')
+    with pytest.raises(InvalidConfig, match=r"toml:2: .*`https://our\.example/` is no entry of own_hosts"):
+        place.load(explicit=place.named)

@@ -10,7 +10,7 @@ import pytest
 from paths import ROOT
 
 from lockgate.core.errors import InvalidConfig
-from lockgate.core.judging.model_names import ALIASES, resolve_model
+from lockgate.settings.model_names import ALIASES, resolve_model
 from lockgate.settings.prices import MAX_PRICES, PRICES, PRICES_DATE, cost_usd, find_price, parse_prices
 
 

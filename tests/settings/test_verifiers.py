@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockgate.core.errors import InvalidConfig
-from lockgate.core.judging.model_names import ALIASES, GEMINI_ENDPOINT
 from lockgate.settings.key_files import (
     MAX_KEY_CHARACTERS,
     VerifierKeys,
     is_key,
 )
+from lockgate.settings.model_names import ALIASES, GEMINI_ENDPOINT
 from lockgate.settings.verifiers import (
     ADAPTERS,
     VARIABLES,

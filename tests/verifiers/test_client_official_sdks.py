@@ -28,7 +28,7 @@ from lockgate.core.questions import (
     Question,
     Rating,
 )
-from lockgate.core.requests.verifier_prompts import SCHEMA
+from lockgate.core.requests.combined_verdict import SCHEMA
 from lockgate.testing import LoopbackProvider, Recorded
 from lockgate.verifiers.providers.anthropic import Anthropic
 from lockgate.verifiers.providers.azure import Azure

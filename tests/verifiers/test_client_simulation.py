@@ -23,10 +23,10 @@ import httpx2
 import pytest
 
 from lockgate.core.questions import Answer, HttpReply, HttpRequest, ModelText, NoAnswer, NoAnswerReason, Question
-from lockgate.core.requests import circuit_breaker as breaker
-from lockgate.core.requests.circuit_breaker import CallResult, Circuit, CircuitLimits, Circuits, Ticket
 from lockgate.core.requests.combined_verdict import RulesView
 from lockgate.core.text.scanner import Scanner, rules_from_patterns
+from lockgate.runtime import circuit_breaker as breaker
+from lockgate.runtime.circuit_breaker import CallResult, Circuit, CircuitLimits, Circuits, Ticket
 from lockgate.runtime.metrics import Metrics
 from lockgate.runtime.worker_pool import PoolJob, run_job
 from lockgate.verifiers import client as client_module

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from lockgate.core.judging.case import JudgeCase
-from lockgate.core.judging.model_names import ProgramName
 from lockgate.core.questions import NoAnswerReason
 from lockgate.core.ruling.opinions import Ruling, Silent, Triage, Unreadable
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.ruling.standing import Authority, standing_of
 from lockgate.core.vocabulary import Action
 from lockgate.gate.judge import Inquiry, Opined
+from lockgate.settings.model_names import ProgramName
 from lockgate.verifiers import command_judge
 from lockgate.verifiers.command_judge import CommandJudge, is_running_judge
 

@@ -25,13 +25,13 @@ import tiny_judge
 
 from lockgate import Action, Gate, InvalidConfig, Reason
 from lockgate.core.judging.case import JudgeCase
-from lockgate.core.judging.evidence import FACTS, Evidence, plain_text
 from lockgate.core.questions import NoAnswerReason, Rating
 from lockgate.core.ruling.opinions import Opinion, Silent, Triage
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.ruling.policy import PRESETS
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate.judge import Inquiry, Judge, Opined
+from lockgate.gate.judge_evidence import FACTS, Evidence, plain_text
 from lockgate.verifiers import embedded_judge as embedded
 from lockgate.verifiers.embedded_judge import (
     EmbeddedJudge,
@@ -421,7 +421,7 @@ import os, sys, warnings
 from pathlib import Path
 from threading import Event, Thread
 from lockgate.core.judging.case import JudgeCase
-from lockgate.core.judging.evidence import FACTS, Evidence
+from lockgate.gate.judge_evidence import FACTS, Evidence
 from lockgate.core.ruling.opinions import Triage
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.gate.judge import Inquiry, Opined

@@ -10,13 +10,13 @@ import pytest
 import tiny_judge
 
 from lockgate import Gate, InvalidConfig, Policy, assemble, resolve_adapter_from_env
-from lockgate.core.judging.model_names import parse_aliases, resolve_model
 from lockgate.core.ruling.policy import PRESETS, combine_strictest, find_loosened, tighten
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate.gate import shared_scanner
 from lockgate.runtime.metrics import Metrics
 from lockgate.runtime.worker_pool import WorkerPool
 from lockgate.settings.config import Settings
+from lockgate.settings.model_names import parse_aliases, resolve_model
 from lockgate.testing import check_adapter
 from lockgate.verifiers import embedded_model as embedded
 from lockgate.verifiers.adapters import EmbeddedAdapter

@@ -12,8 +12,8 @@ import pytest
 
 from lockgate import assemble
 from lockgate.core.errors import InvalidConfig
-from lockgate.core.judging.model_names import resolve_model
 from lockgate.settings.config import Settings
+from lockgate.settings.model_names import resolve_model
 from lockgate.settings.verifiers import settings_for_model
 from lockgate.verifiers.local_servers import LocalServer, find_local_servers
 

@@ -57,8 +57,7 @@ from lockgate.abuse_gate.verdicts import FetchVerdict, ParsedRequest, Request, R
 from lockgate.core.errors import InvalidConfig, LockgateError
 from lockgate.core.questions import NoAnswerReason, Verdict
 from lockgate.core.requests.combined_verdict import PARTLY_READ, Assessment
-from lockgate.core.requests.incident_ids import incident_id
-from lockgate.core.requests.strikes import BAN_MODES, NETWORK, Standing, Subject
+from lockgate.core.requests.strikes import BAN_MODES, NETWORK, Standing, Subject, incident_id
 from lockgate.gate.gate import Gate
 from lockgate.journal.record import SUBJECT, label
 from lockgate.journal.recorder import JournalWriter, record_assessment

@@ -36,7 +36,7 @@ from lockgate.core.requests.combined_verdict import (
     Assessment,
 )
 from lockgate.core.requests.payload import MAX_RULE_HITS, Payload, PolicyContext, parse_payload
-from lockgate.core.requests.request_grade import spare_guards
+from lockgate.core.requests.request_signs import spare_guards
 from lockgate.gate.gate import Gate
 from lockgate.journal.record import MAX_RULES
 from lockgate.runtime.asgi import Scope

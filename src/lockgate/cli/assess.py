@@ -18,7 +18,7 @@ from lockgate.cli.reasons import REASON_TEXTS
 from lockgate.cli.terminal import format_duration, make_console, make_visible
 from lockgate.core.errors import InvalidPayload, LockgateError, quoted, suggest_closest
 from lockgate.core.requests.payload import parse_payload
-from lockgate.core.strict_json import InvalidJson, JsonFault, JsonReader
+from lockgate.runtime.strict_json import InvalidJson, JsonFault, JsonReader
 from lockgate.settings.verifiers import ADAPTERS, verifier_settings_from_env
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from lockgate.abuse_gate.identity import Identity
 from lockgate.cli.exit_codes import Exit
 from lockgate.cli.terminal import format_count
 from lockgate.core.errors import InvalidConfig, LockgateError, quoted
-from lockgate.core.requests.incident_ids import is_incident_id
+from lockgate.core.requests.strikes import is_incident_id
 from lockgate.settings.abuse_gate import abuse_settings_from_env
 
 if TYPE_CHECKING:

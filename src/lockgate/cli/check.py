@@ -15,8 +15,7 @@ from lockgate.cli.terminal import make_console
 from lockgate.cli.trace_replay import replay_traces, trace_sources
 from lockgate.core.errors import LockgateError, quoted, suggest_closest
 from lockgate.core.ruling.policy import tighten
-from lockgate.core.vocabulary import Mode
-from lockgate.core.wire import decision_to_dict
+from lockgate.core.vocabulary import Mode, decision_to_dict
 from lockgate.gate.gate import Gate
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from lockgate.core.ruling.explanations import describe_effect
 from lockgate.core.ruling.goal import Goal
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import canonical_tool
-from lockgate.core.strict_json import InvalidJson, JsonReader
-from lockgate.core.wire import SCHEMA, record_to_dict
+from lockgate.core.vocabulary import SCHEMA, record_to_dict
+from lockgate.runtime.strict_json import InvalidJson, JsonReader
 
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser

@@ -24,8 +24,8 @@ from lockgate.cli.ruling_story import (
 )
 from lockgate.cli.terminal import make_console, make_visible
 from lockgate.core.errors import InvalidConfig, LockgateError, quoted
-from lockgate.core.requests.incident_ids import is_incident_id
-from lockgate.core.wire import SCHEMA
+from lockgate.core.requests.strikes import is_incident_id
+from lockgate.core.vocabulary import SCHEMA
 from lockgate.journal.record_search import NEAR, joined_records, read_rows, record_at, record_from_row
 
 if TYPE_CHECKING:

@@ -25,7 +25,6 @@ from lockgate.cli.terminal import format_count, make_console, make_visible
 from lockgate.coding_agents.hook_events import CODING_AGENTS
 from lockgate.coding_agents.hook_settings import apply_agent_change, hooks_path, plan_agent_change
 from lockgate.core.errors import LockgateError, quoted
-from lockgate.core.judging.model_names import AUTO, HOST
 from lockgate.core.ruling.standing import standing_of
 from lockgate.gate.judge_budget import DAY_QUESTIONS
 from lockgate.mcp import client_config as mcp_config
@@ -42,6 +41,7 @@ from lockgate.settings.config_edit import (
     remove_pack,
     write_config,
 )
+from lockgate.settings.model_names import AUTO, HOST
 from lockgate.settings.policy_packs import list_packs, pack_path
 from lockgate.verifiers.local_servers import find_local_servers
 

@@ -30,8 +30,7 @@ from lockgate.cli.ruling_tree import call_text
 from lockgate.cli.terminal import excerpt, format_count, make_console, make_visible
 from lockgate.cli.times import parse_age
 from lockgate.core.errors import LockgateError, quoted
-from lockgate.core.vocabulary import Action
-from lockgate.core.wire import SCHEMA
+from lockgate.core.vocabulary import SCHEMA, Action
 from lockgate.gate.gate import Gate
 from lockgate.sessions import Host
 from lockgate.sessions.held_calls import held_calls

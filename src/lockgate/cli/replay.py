@@ -37,17 +37,16 @@ from lockgate.cli.times import parse_age
 from lockgate.coding_agents.agent_transcripts import read_any_transcript
 from lockgate.coding_agents.opencode_database import DATABASES, RecordedSession, is_database, read_sessions
 from lockgate.core.errors import InvalidTrace, LockgateError, printable, quoted
-from lockgate.core.judging.model_names import AUTO, EMBEDDED
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.finding_catalogue import entry_for
 from lockgate.core.ruling.tool_call import ToolCall
-from lockgate.core.vocabulary import Action, Decision
-from lockgate.core.wire import SCHEMA, decision_to_dict
+from lockgate.core.vocabulary import SCHEMA, Action, Decision, decision_to_dict
 from lockgate.gate.gate import Gate
 from lockgate.gate.ruler import Ruler
 from lockgate.runtime.project_files import read_project
 from lockgate.sessions.trace_format import Event
 from lockgate.settings.config import Settings
+from lockgate.settings.model_names import AUTO, EMBEDDED
 
 if TYPE_CHECKING:
     from rich.console import Console

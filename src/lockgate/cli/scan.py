@@ -24,7 +24,7 @@ from lockgate.cli.scan_severity import ScanSeverity, weigh_findings
 from lockgate.cli.scanned_files import MAX_BYTES, FileFilter, SkippedFile, read_text, walk_files
 from lockgate.cli.terminal import format_count, make_console, make_visible
 from lockgate.core.ruling.context import Context
-from lockgate.core.wire import SCHEMA
+from lockgate.core.vocabulary import SCHEMA
 
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from fnmatch import filter as filter_names
 from hashlib import sha256
 
-from lockgate.core.tables import read_words
+from lockgate.core.ruling.effects.programs.loaded_files import LOADS, RUN_NO_FILE
 from lockgate.runtime.accounts import UNKNOWN_ACCOUNT, Account, open_as
 
 MAX_FILES = 32
@@ -22,6 +22,8 @@ MAX_BYTES = 128 * 1024 * 1024
 # How many paths are looked up, and how much of a file is searched.
 MAX_LOOKUPS = 20_000
 MAX_TEXT = 1024 * 1024
+# The longest file whose text is read for what it does.
+MAX_SHOWN = 64 * 1024
 Files = tuple[tuple[str, str], ...]
 _WORD = re.compile(r"[\w.@+~/*-]{1,300}")
 _COMMAND = re.compile(r"[\n;&|]|:\s*[\"']")
@@ -46,8 +48,6 @@ _PROGRAM = re.compile(
 )
 # The system's own programs are not an agent's to change.
 _SYSTEM = re.compile(r"/(?:bin|sbin|lib\w*|usr|etc|dev|proc|sys)/")
-_ROWS = [line.partition(":") for line in read_words(__package__, "manifests.txt")]
-_MANIFESTS = {runner: files.split() for runners, _, files in _ROWS for runner in runners.split()}
 
 
 def digest_files(paths: list[str], texts: list[str], folder: str, account: Account | None) -> Files:
@@ -59,7 +59,7 @@ def digest_files(paths: list[str], texts: list[str], folder: str, account: Accou
     # What is run in a folder is found in it, by its name; and a command may import, as a file in its folder would.
     found = [full for path in paths if not os.path.isdir(full := disk.full_path(path))]
     sure = frozenset(found)
-    runs = [text for text in texts if not all(_MANIFESTS.get(name) == [] for name in _PROGRAM_OF_COMMAND.findall(text))]
+    runs = [text for text in texts if not all(name in RUN_NO_FILE for name in _PROGRAM_OF_COMMAND.findall(text))]
     words = [word for text in runs for word in (*_WORD.findall(text), *_QUOTED.findall(text))]
     found += disk.find_named(words, disk.full_path("command.py"))
     # Grows while it is read.
@@ -70,6 +70,25 @@ def digest_files(paths: list[str], texts: list[str], folder: str, account: Accou
     if disk.is_cut or any(map(_MADE.search, runs)):
         disk.files["further files"] = "too many to compare" if disk.is_cut else "made while the call runs"
     return tuple(sorted(disk.files.items()))
+
+
+def read_text(path: str, account: Account | None) -> str | None:
+    """Return the text of a short file that an account may read; None for any other file, or an unknown account."""
+    if account is None or account == UNKNOWN_ACCOUNT:
+        return None
+    try:
+        handle = open_as(account, path)
+    except (OSError, ValueError):
+        return None
+    try:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_SHOWN:
+            return None
+        return os.read(handle, MAX_SHOWN).decode("utf-8", "replace")
+    except OSError:
+        return None
+    finally:
+        os.close(handle)
 
 
 def _find_run(text: str, *, is_python: bool) -> list[str]:
@@ -111,7 +130,7 @@ class _Disk:
     def find_named(self, words: list[str], file: str) -> Iterator[str]:
         """Yield the files that these words of a file name, and those that the runners among them load by themselves."""
         runners = (os.path.basename(word.lstrip("@+-")).lower() for word in words)
-        manifests = dict.fromkeys(name for runner in runners for name in _MANIFESTS.get(runner, ()))
+        manifests = dict.fromkeys(name for runner in runners for name in LOADS.get(runner, ((),))[0])
         if not self._is_here:
             yield from (*filter(_PROGRAM.search, words), *[*manifests][-1:])
             return

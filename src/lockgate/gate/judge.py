@@ -10,7 +10,7 @@ from lockgate.core.ruling.pipeline import Stage
 
 if TYPE_CHECKING:
     from lockgate.core.judging.case import JudgeCase
-    from lockgate.core.judging.evidence import Evidence
+    from lockgate.gate.judge_evidence import Evidence
 
 
 class Inquiry(NamedTuple):

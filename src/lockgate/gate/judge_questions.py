@@ -151,7 +151,7 @@ def _build_inquiry(
 
     evidence = None
     if reads:
-        from lockgate.core.judging.evidence import collect_evidence
+        from lockgate.gate.judge_evidence import collect_evidence
 
         evidence = collect_evidence(ask, seen, goal)
     return Inquiry(ask.stage, build_case(ask, seen, policy, goal=goal, history=history), evidence)

@@ -26,20 +26,20 @@ from threading import Lock
 from time import monotonic, perf_counter_ns
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from lockgate.core.errors import InvalidCall, LockgateError, printable
+from lockgate.core.errors import InvalidCall, printable
 from lockgate.core.ruling import escalated, pipeline
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import CarriedFrom, Context, PastCall
 from lockgate.core.ruling.decide import Width, effective_width
-from lockgate.core.ruling.effects.effects_of_call import effects_of, files_of
+from lockgate.core.ruling.effects.activity import WRITES, Change
+from lockgate.core.ruling.effects.effects_of_call import changes_of, files_of
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
-from lockgate.core.ruling.observe_mode import is_always_enforced, observe
 from lockgate.core.ruling.opinions import Opinion, Silent
 from lockgate.core.ruling.pipeline import EscalatedCall, Stage
-from lockgate.core.ruling.policy import Policy
+from lockgate.core.ruling.policy import Policy, is_always_enforced, observe
 from lockgate.core.ruling.standing import standing_of
 from lockgate.core.ruling.tool_call import ToolCall
-from lockgate.core.vocabulary import Action, Block, Decision, Kind, Lineage, Ran, Reason, Risk, Trust
+from lockgate.core.vocabulary import Action, Block, Decision, Kind, Lineage, Ran, Reason, Trust
 from lockgate.gate.attempt import attempt_in_thread
 from lockgate.gate.block_request import parse_block_request
 from lockgate.gate.judge_questions import JudgeQuestions
@@ -52,7 +52,6 @@ from lockgate.gate.person_questions import (
     why_unusable,
 )
 from lockgate.runtime.accounts import Account, own_account
-from lockgate.runtime.failures import report_failure
 from lockgate.runtime.listeners import listening_pids
 from lockgate.runtime.loopback import is_loopback
 from lockgate.runtime.routines import Routine, run_routine, run_routine_async
@@ -61,6 +60,7 @@ if TYPE_CHECKING:
     from lockgate.core.judging.case import ContextSnapshot
     from lockgate.core.ruling.approvals import BoundCall, HeldFacts
     from lockgate.core.ruling.carried_text import CarriedHit, DerivedText
+    from lockgate.gate.carried_memory import CarriedMemory
     from lockgate.gate.gate import Gate
     from lockgate.gate.supervised_step import CallWatcher
     from lockgate.journal.recorder import RulingSubject
@@ -70,15 +70,8 @@ MAX_HISTORY = 256
 _MAX_REMEMBERED = 400
 _MAX_LEAVES = 64
 _ADDRESS = re.compile(r"http(s?)://(\[[^\]]*\]|[^/:?#]*)(?::(\d+))?")
-# What the user and the host say themselves is theirs, whatever it repeats; a page has its words from no session.
-_SPOKEN = frozenset({"goal", "supervisor", "system", "user", "web"})
 # In the place of what is known of a text, where it was not looked up yet.
 NOT_LOOKED_UP = CarriedFrom("", 0.0, is_firm=False, is_ordered=False)
-# A call without one of these downloads nothing that a rule could tell.
-_FETCHING = re.compile(
-    r"://|\b(?:aria2c|curl|curlie|decode|download|fetch|ftp|gh|http|https|iwr|rsync|save|scp|sftp|wget|xh)\b",
-    re.IGNORECASE,
-)
 # How long all judges of one call may take together: below the limit that `init` writes for the hooks.
 JUDGES_S = 35.0
 # A judge that did not answer for one of these may be down. A time-out, a rate limit, garbage, a replaced program and a
@@ -154,6 +147,11 @@ class Ruler:
         # The account that the calls run as, if that is known, and its folder where the host names none.
         self.files_from: tuple[Account | None, str] = (None, "")
         self._lock = Lock()
+        self._carried: CarriedMemory | None = None
+        if gate.carried is not None:
+            from lockgate.gate.carried_memory import CarriedMemory
+
+            self._carried = CarriedMemory(gate.carried, id, self._context, self._scanner, self._lock)
         self._calls: deque[tuple[str, Sequence[Leaf], Decision]] = deque(maxlen=MAX_HISTORY)
         self._count = 0
         self._steps = 0
@@ -267,58 +265,10 @@ class Ruler:
         return None if self.gate.vouched is None else self.gate.vouched.trust_of(source, content)
 
     def find_carried(self, content: str, source: str) -> CarriedFrom | None:
-        """Return where a text comes from that an agent carried over from an earlier session; None for any other.
-
-        An agent's own words are kept here for later sessions, as far as they come from untrusted text.
-        """
-        store, speaker = self.gate.carried, source.partition(":")[0]
-        if store is None or speaker in _SPOKEN or self.vouched_trust(content, source) is not None:
+        """Return where a text comes from that an agent carried over from an earlier session; None for any other."""
+        if self._carried is None or self.vouched_trust(content, source) is not None:
             return None
-        from lockgate.core.ruling import carried_text
-
-        try:
-            if speaker == "agent" and self._context.readings:
-                with self._lock:
-                    derived = carried_text.find_derived_note(self._context, content, self._scanner)
-                if derived is not None:
-                    store.keep(derived._replace(session=self.id))
-            if not (words := store.words()):
-                return None
-            with self._lock:
-                asked, folder = self._context.asked_for(source), self.project.folder or self.project.root
-                places = carried_text.list_places(source, asked, folder)
-                hashes = carried_text.hashes_to_look_up(self._context, content, words, places)
-            hits = store.find(hashes) if hashes else ()
-            return carried_text.weigh_hits(hits, source=source, asked=asked, session=self.id, folder=folder)
-        except LockgateError as error:
-            report_failure("carried-texts", error)
-            # It may be one of them.
-            return CarriedFrom("unknown", 0.0, is_firm=True, is_ordered=False)
-
-    def _keep_derived(self, call: ToolCall, leaves: Sequence[Leaf], decision: Decision) -> None:
-        """Keep what a call writes from untrusted text, also where it is held: a person may let it run elsewhere."""
-        store, effects, project = self.gate.carried, decision.effects, self.project
-        if store is None or decision.risk is Risk.LOW:
-            return
-        from lockgate.core.ruling import carried_text
-
-        folder = call.folder or project.folder or project.root
-        places = carried_text.list_places("", " ".join(leaf.text[:_MAX_REMEMBERED] for leaf in leaves), folder)
-        try:
-            marks = carried_text.hashes_of_marks(places, store.words())
-            copied_from = carried_text.find_marked_source(store.find(marks), places) if marks else ""
-            if not (effects or copied_from or self._context.readings or _may_fetch(leaves)):
-                return
-            with self._lock:
-                # Tier 1 has not looked at them where nothing untrusted is recent.
-                effects = effects or effects_of(call, project, self._context.activity, leaves=leaves)
-                found = carried_text.find_derived(
-                    self._context, leaves, effects, self._scanner, folder=folder, copied_from=copied_from
-                )
-            for derived in found:
-                store.keep(derived._replace(session=self.id))
-        except LockgateError as error:
-            report_failure("carried-texts", error)
+        return self._carried.find(content, source)
 
     @property
     def context_known(self) -> bool:
@@ -336,7 +286,9 @@ class Ruler:
 
     @project.setter
     def project(self, project: Project) -> None:
-        self._context.project = replace(protect(project, self.gate), effect_rows=self.policy.effect_rows)
+        self._context.project = replace(
+            protect(project, self.gate), effect_rows=self.policy.effect_rows, show=self._show_file
+        )
 
     # Earlier calls.
 
@@ -360,7 +312,7 @@ class Ruler:
             if decision.approval:
                 self.people.note_question()
         if called:
-            self._add_to_history(tool, leaves, decision)
+            self._add_to_history(tool, leaves, decision, self._changes_of(ToolCall(tool, arguments), decision))
 
     def void_approvals(self, block: Block) -> None:
         """End the questions that are open with a person: they were about the context before this block."""
@@ -455,6 +407,19 @@ class Ruler:
 
     # Steps 1 to 5.
 
+    def _add_carried_files(self, call: ToolCall, leaves: Sequence[Leaf]) -> None:
+        """Add the files that a call runs and that an earlier session wrote from untrusted text, as if it read them."""
+        files = {} if self._carried is None else self._carried.find_run(call, leaves)
+        for path, carried in files.items():
+            self.add(self._show_file(path) or path, source=f"file:{path}", carried=carried)
+
+    def _show_file(self, path: str) -> str | None:
+        """Return the text of a file as it is now; None where the host cannot show it, or it is no short text."""
+        from lockgate.gate.call_files import read_text
+
+        account = self.files_from[0]
+        return read_text(path, own_account() if account is None and self.project.folder else account)
+
     def _begin(self, call: ToolCall) -> tuple[list[Leaf], Decision | EscalatedCall, RulingSubject | None]:
         arguments = call.arguments
         if not isinstance(call.tool, str):
@@ -468,6 +433,7 @@ class Ruler:
                 hint="give what the tool is called with: json.loads(arguments)" if isinstance(arguments, str) else "",
             )
         taken = pipeline.flatten_arguments(arguments)
+        self._add_carried_files(call, taken[0])
         ruling, subject = self._rule_at_tier1(call, taken)
         if isinstance(ruling, EscalatedCall) and not taken[1]:
             # Judges take seconds, in which the caller's object may change: what is ruled on is a copy.
@@ -699,12 +665,15 @@ class Ruler:
         tool = call.tool
         if decision.tier > 1 or self.gate.ledger is not None:
             self._count_ruling(tool, decision)
-        if self.gate.carried is not None:
-            self._keep_derived(call, leaves, decision)
-        self._add_to_history(tool, leaves, decision)
+        changes = self._changes_of(call, decision)
+        if self._carried is not None:
+            self._carried.keep(call, leaves, decision, changes)
+        self._add_to_history(tool, leaves, decision, changes)
         return decision
 
-    def _add_to_history(self, tool: str, leaves: list[Leaf], decision: Decision) -> None:
+    def _add_to_history(
+        self, tool: str, leaves: list[Leaf], decision: Decision, changes: Sequence[Change] = ()
+    ) -> None:
         short = leaves
         for leaf in leaves:
             if len(leaf[1]) > _MAX_REMEMBERED:
@@ -714,9 +683,18 @@ class Ruler:
         self._calls.append((tool, short, decision))
         if decision.action is Action.CONTINUE:
             with self._lock:
-                self._context.remember_call(tool, short, decision.effects)
+                self._context.remember_call(tool, short, decision.effects, changes)
         for watcher in self._watchers:
             watcher.on_ruled(tool, leaves, decision)
+
+    def _changes_of(self, call: ToolCall, decision: Decision) -> Sequence[Change]:
+        """Return what a call writes to files, where untrusted text was read."""
+        if not self._context.readings or (
+            decision.effects and WRITES.isdisjoint(effect.kind for effect in decision.effects)
+        ):
+            return ()
+        with self._lock:
+            return changes_of(call, self._context.project, self._context.activity)
 
     def _count_ruling(self, tool: str, decision: Decision) -> Decision:
         if decision.tier > 1:
@@ -760,10 +738,6 @@ def _copy_arguments(value: object) -> dict[str, object]:
 
     copied = copy(value)
     return copied if isinstance(copied, dict) else {}
-
-
-def _may_fetch(leaves: Sequence[Leaf]) -> bool:
-    return any(_FETCHING.search(leaf.text) is not None for leaf in leaves)
 
 
 def _with_latency(ruling: Decision, began: int, width: Width) -> Decision:

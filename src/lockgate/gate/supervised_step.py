@@ -28,9 +28,8 @@ from lockgate.core.errors import InvalidCall, InvalidConfig, printable, quoted
 from lockgate.core.ruling.approvals import plain_text
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import PastCall
-from lockgate.core.ruling.observe_mode import observe
 from lockgate.core.ruling.pipeline import EscalatedCall, Stage
-from lockgate.core.ruling.policy import Policy
+from lockgate.core.ruling.policy import Policy, observe
 from lockgate.core.ruling.supervised_steps import (
     FINISH,
     MAX_ENTRIES,

@@ -20,13 +20,13 @@ from typing import Any, NamedTuple
 from lockgate.core.errors import InvalidConfig, printable
 from lockgate.core.judging.judge_prompts import build_question
 from lockgate.core.judging.judge_replies import parse_opinion
-from lockgate.core.judging.model_names import AUTO
 from lockgate.core.questions import NoAnswerReason, Question
 from lockgate.core.ruling.opinions import Silent
 from lockgate.core.ruling.standing import Authority, JudgeStanding
 from lockgate.gate.judge import Inquiry, Opined
 from lockgate.integrations.plug import Plug, agent_here, judging
 from lockgate.runtime.background_loop import is_on_event_loop
+from lockgate.settings.model_names import AUTO
 
 HOST, TIMEOUT_S = "host", 20.0
 _log = logging.getLogger("lockgate.verifier")

@@ -18,9 +18,9 @@ from hashlib import sha256
 from typing import TypedDict
 
 from lockgate.core.errors import InvalidRecord, quoted
-from lockgate.core.strict_json import InvalidJson, JsonFault, JsonReader
 from lockgate.core.vocabulary import Action, Decision, Mode, Reason, Risk, Trust
 from lockgate.journal.signed_notes import MAX_NOTE
+from lockgate.runtime.strict_json import InvalidJson, JsonFault, JsonReader
 
 VERSION = 1
 # Rulings say how much was asked about, and which exams stand behind the judges; those of version 1 do not.

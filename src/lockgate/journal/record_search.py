@@ -15,7 +15,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from lockgate.core.errors import InvalidRecord
-from lockgate.core.requests.incident_ids import incident_time_ms
+from lockgate.core.requests.strikes import incident_time_ms
 from lockgate.journal.exports import ExportRow
 from lockgate.journal.merkle import leaf_hash
 from lockgate.journal.record import parse_record, sha256_hex

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
 from lockgate.core.errors import JournalUnavailable, JournalUncosigned, LockgateError
-from lockgate.core.strict_json import PORTABLE, check_limits
 from lockgate.core.vocabulary import Block, Decision, Receipt, Trust
 from lockgate.journal import record
 from lockgate.journal.merkle import leaf_hash
@@ -32,6 +31,7 @@ from lockgate.runtime.failures import report_failure
 from lockgate.runtime.forks import on_fork
 from lockgate.runtime.private_files import replace_file
 from lockgate.runtime.routines import Routine, ThreadWait, run_routine
+from lockgate.runtime.strict_json import PORTABLE, check_limits
 from lockgate.runtime.tracing import current_trace_id
 from lockgate.settings.files import read_regular
 

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from lockgate.core.errors import InvalidCall
-from lockgate.core.strict_json import InvalidJson, JsonFault, JsonReader
 from lockgate.mcp.tool_pins import appearance_of
+from lockgate.runtime.strict_json import InvalidJson, JsonFault, JsonReader
 
 CALL, LIST = "tools/call", "tools/list"
 INITIALIZE = "initialize"

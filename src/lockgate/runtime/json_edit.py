@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from lockgate.core.errors import LockgateError, quoted
-from lockgate.core.strict_json import InvalidJson, JsonFault, JsonReader
+from lockgate.runtime.strict_json import InvalidJson, JsonFault, JsonReader
 
 _DECODER = json.JSONDecoder()
 _READER = JsonReader(floats="all", allow_constants=True)

@@ -13,14 +13,16 @@ from collections.abc import Iterator
 from itertools import islice
 from time import monotonic
 
-from lockgate.core.ruling.effects.manifests import (
+from lockgate.core.ruling.effects.project import (
+    Project,
     is_lock_file,
     is_manifest,
     may_name_images,
+    normalize_path,
     read_git_remotes,
     read_manifest,
+    site_of_url,
 )
-from lockgate.core.ruling.effects.project import Project, normalize_path, site_of_url
 
 MAX_FILES = 200
 MAX_FOLDERS = 96

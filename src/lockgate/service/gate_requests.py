@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lockgate.abuse_gate.ban_stores import ban_state
 from lockgate.core.errors import InvalidConfig, LockgateError
-from lockgate.core.requests.incident_ids import is_incident_id
+from lockgate.core.requests.strikes import is_incident_id
 from lockgate.journal.record import sha256_hex
 from lockgate.journal.record_search import (
     Fields,

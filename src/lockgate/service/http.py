@@ -8,7 +8,6 @@ from enum import IntEnum
 from math import inf
 from typing import Any, NamedTuple, Protocol
 
-from lockgate.core.strict_json import InvalidJson, JsonFault, JsonLimits, JsonReader
 from lockgate.runtime.asgi import (
     BodyLimits,
     BodyReader,
@@ -20,6 +19,7 @@ from lockgate.runtime.asgi import (
     UnexpectedMessage,
     json_bytes,
 )
+from lockgate.runtime.strict_json import InvalidJson, JsonFault, JsonLimits, JsonReader
 
 JSON = "application/json"
 # Of all bodies under way in one process together: many that stop just before their end would else fill the memory.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from lockgate.core.errors import SessionsUnavailable
 from lockgate.core.ruling.escalated import decide_unrecorded
-from lockgate.core.ruling.observe_mode import observe
+from lockgate.core.ruling.policy import observe
 from lockgate.core.ruling.supervised_steps import FINISH, parse_assessment, parse_commitment
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.vocabulary import Action, Reason

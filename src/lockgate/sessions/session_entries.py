@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 from lockgate.core.errors import InvalidCall, quoted
 from lockgate.core.ruling.effects.project import Project
-from lockgate.core.strict_json import PORTABLE, check_limits
 from lockgate.core.text.scanner import MAX_TEXT
 from lockgate.core.vocabulary import (
     Action,
@@ -34,6 +33,7 @@ from lockgate.core.vocabulary import (
     Severity,
 )
 from lockgate.gate.ledger_lines import LedgerEntry as Counted
+from lockgate.runtime.strict_json import PORTABLE, check_limits
 from lockgate.sessions.cost_report import escalation_outcome, percentile
 
 MAX_ID = 200

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Never
 
 from lockgate.core.errors import InvalidTrace, quoted, suggest_closest
-from lockgate.core.strict_json import InvalidJson, JsonFault, JsonLimits, JsonReader
-from lockgate.core.vocabulary import Kind, Mode, Trust, default_trust
-from lockgate.core.wire import SCHEMA
+from lockgate.core.vocabulary import SCHEMA, Kind, Mode, Trust, default_trust
+from lockgate.runtime.strict_json import InvalidJson, JsonFault, JsonLimits, JsonReader
 
 # A block is held in memory whole, so this limits the cost of one event; the reader stops at this length.
 MAX_LINE_BYTES = 32 * 1024 * 1024

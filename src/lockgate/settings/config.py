@@ -18,7 +18,6 @@ from time import thread_time
 from typing import Any, cast
 
 from lockgate.core.errors import InvalidConfig, quoted, suggest_closest
-from lockgate.core.judging.model_names import parse_aliases
 from lockgate.core.ruling.policy import (
     ESCALATE,
     MAX_ATTEMPTS,
@@ -45,6 +44,7 @@ from lockgate.settings.files import (
 )
 from lockgate.settings.journal_paths import check_database, check_log_path
 from lockgate.settings.keys import KeyForm, Row, as_toml, toml_type, value_from_toml
+from lockgate.settings.model_names import parse_aliases
 from lockgate.settings.prices import parse_prices
 
 SYSTEM_FILE = Path("/etc/lockgate/config.toml")
@@ -210,6 +210,16 @@ KEYS = (
     _row("security.audit.anchors", "anchors", KeyForm.TEXTS,
          doc="Where the journal's heads are sent besides: `file:PATH`, `git:FOLDER`, `https://…`, `syslog:` or "
              "`syslog://HOST:PORT`."),
+    _row("own.hosts", "own_hosts", KeyForm.TEXTS,
+         doc="Hosts that are yours, each by its whole name: a call may reach what is yours as it may reach what the "
+             "project's files name. A call that is held for another reason is held all the same."),
+    _row("own.domains", "own_domains", KeyForm.TEXTS, doc="Your domains, each with all hosts below it."),
+    _row("own.addresses", "own_addresses", KeyForm.TEXTS, doc="Your mailboxes, each whole: `ops@our.example`."),
+    _row("own.registries", "own_registries", KeyForm.TEXTS,
+         doc="Your registries of packages and images: a host, or a place on it such as `ghcr.io/our-team`."),
+    _row("own.accounts", "own_accounts", KeyForm.TEXTS,
+         doc="Your accounts: the number of a bank account, a wallet, an id at a provider; blanks and hyphens do not "
+             "count."),
     _row("supervision.model", "supervisor_model", KeyForm.TEXT,
          doc="The capable model of Tier 3, named like `triage_model`. Empty: none."),
     _row("supervision.timeout_seconds", "timeout_s", KeyForm.SECONDS, least=0.1, most=600,

@@ -40,7 +40,7 @@ _COLUMNS = ("model", "input", "output", "source", "above", "up to", "since", "un
 PRICES = tuple(
     Price(model, float(usd_in), float(usd_out), source, int(above), int(up_to), since.strip("-"), until.strip("-"))
     for model, usd_in, usd_out, source, above, up_to, since, until in read_table(
-        "lockgate.core.judging", "models.tbl", "prices", _COLUMNS
+        __package__, "models.tbl", "prices", _COLUMNS
     )
 )
 MAX_PRICES = 500

@@ -23,10 +23,10 @@ from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from lockgate.core.errors import InvalidConfig, LockgateError, printable, quoted, suggest_closest
-from lockgate.core.judging.model_names import name_at_provider
 from lockgate.runtime.loopback import is_loopback
 from lockgate.settings.key_files import GuardedFile, VerifierKeys, is_key, read_key_file
 from lockgate.settings.keys import Environment, KeyForm, Row
+from lockgate.settings.model_names import name_at_provider
 from lockgate.settings.tenants import is_tenant_name
 
 MAX_PATTERNS = 100

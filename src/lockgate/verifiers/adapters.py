@@ -39,12 +39,12 @@ from lockgate.core.requests.combined_verdict import (
     Assessment,
     RulesView,
     WeighedVerdict,
+    build_assess_question,
     verdict_without_answer,
     view_payload,
     weigh_answer,
 )
 from lockgate.core.requests.payload import Payload, parse_payload, payload_digest
-from lockgate.core.requests.verifier_prompts import build_assess_question
 from lockgate.core.text.scanner import Scanner
 from lockgate.runtime.background_loop import is_on_event_loop
 from lockgate.runtime.failures import error_type

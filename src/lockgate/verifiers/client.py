@@ -47,8 +47,8 @@ from lockgate.core.questions import (
     Question,
     Rating,
 )
-from lockgate.core.requests.circuit_breaker import CallResult, CircuitLimits, Circuits, Ticket
 from lockgate.runtime.background_loop import BackgroundLoop, is_on_event_loop, opened_connections
+from lockgate.runtime.circuit_breaker import CallResult, CircuitLimits, Circuits, Ticket
 from lockgate.runtime.forks import on_fork
 from lockgate.runtime.http_post import open_transport, post, tls_context, why_from_error
 

@@ -31,7 +31,6 @@ from urllib.parse import urlsplit
 
 from lockgate.core.errors import LockgateError
 from lockgate.core.judging.judge_prompts import build_question
-from lockgate.core.judging.model_names import COMMAND, ProgramName
 from lockgate.core.questions import ModelText, NoAnswer, NoAnswerReason, Question
 from lockgate.core.ruling.opinions import Silent
 from lockgate.core.ruling.standing import Authority, JudgeIdentity, JudgeStanding
@@ -40,6 +39,7 @@ from lockgate.runtime.background_loop import is_on_event_loop
 from lockgate.runtime.private_files import PrivateFileKind
 from lockgate.runtime.routines import Routine, run_routine, run_routine_async
 from lockgate.runtime.worker_pool import Full, PoolJob, WorkerPool
+from lockgate.settings.model_names import COMMAND, ProgramName
 from lockgate.verifiers.command_forms import FORMS
 from lockgate.verifiers.model_judge import opinion_from_answer
 

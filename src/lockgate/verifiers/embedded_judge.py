@@ -1,7 +1,7 @@
 """The embedded judge: a small encoder in this process, and the facts of a call, weighed into one number.
 
 It reads the case (what the user wants, what the call would do) beside each passage that the call could come from
-(core/judging/evidence.py), and rates the two together: is the call driven by the passage, without the user's wish? The
+(gate/judge_evidence.py), and rates the two together: is the call driven by the passage, without the user's wish? The
 highest rating is added to the facts of the call, with weights from `judge.json`. Below the preset's threshold the call
 is clear; anything else is suspicious.
 
@@ -37,13 +37,13 @@ from time import monotonic
 from typing import Any, NamedTuple, cast
 
 from lockgate.core.errors import InvalidConfig, quoted
-from lockgate.core.judging.evidence import FACTS, Evidence, plain_text
 from lockgate.core.questions import Answer, NoAnswerReason, Rating
 from lockgate.core.ruling.opinions import Silent, Triage
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.ruling.policy import PRESETS
 from lockgate.core.ruling.standing import Authority, JudgeStanding
 from lockgate.gate.judge import Inquiry, Opined
+from lockgate.gate.judge_evidence import FACTS, Evidence, plain_text
 from lockgate.runtime.background_loop import is_on_event_loop
 from lockgate.runtime.forks import on_fork
 from lockgate.runtime.routines import Routine, run_routine, run_routine_async

@@ -12,7 +12,7 @@ from http.client import HTTPConnection, HTTPException
 from typing import NamedTuple
 
 from lockgate.core.errors import InvalidConfig
-from lockgate.core.judging.model_names import LOCAL, resolve_model
+from lockgate.settings.model_names import LOCAL, resolve_model
 
 # Each with the port that its documentation names; all of them list their models as OpenAI does.
 SERVERS = (("Ollama", 11434), ("LM Studio", 1234), ("llama.cpp", 8080), ("vLLM", 8000))

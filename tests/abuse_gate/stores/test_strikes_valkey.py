@@ -13,7 +13,6 @@ import pytest
 
 from lockgate.abuse_gate.stores.strikes_valkey import ValkeyStrikes
 from lockgate.core.errors import InvalidConfig
-from lockgate.core.requests.circuit_breaker import CircuitLimits
 from lockgate.core.requests.strikes import (
     NETWORK,
     PRINCIPAL,
@@ -23,6 +22,7 @@ from lockgate.core.requests.strikes import (
     StrikeReport,
     Subject,
 )
+from lockgate.runtime.circuit_breaker import CircuitLimits
 
 SETTINGS = LadderSettings()
 ANN, HOME = Subject(PRINCIPAL, "a" * 32), Subject(NETWORK, "1" * 32)

@@ -12,7 +12,7 @@ import pytest
 from audited_logs import BASE_MS, CHANGED_BODY, NAME, a_ruling, changed
 
 from lockgate.cli.audit import show as showing
-from lockgate.core.requests.incident_ids import incident_id
+from lockgate.core.requests.strikes import incident_id
 from lockgate.journal import keys, record
 from lockgate.journal.journal import Journal
 from lockgate.journal.log import Shard

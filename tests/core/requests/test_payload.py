@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from lockgate.core.errors import InvalidPayload
 from lockgate.core.redaction.redact import redact
 from lockgate.core.requests import payload as payload_module
+from lockgate.core.requests.combined_verdict import build_assess_question
 from lockgate.core.requests.payload import (
     MAX_FLAGS,
     MAX_META,
@@ -24,7 +25,6 @@ from lockgate.core.requests.payload import (
     parse_payload,
     payload_digest,
 )
-from lockgate.core.requests.verifier_prompts import build_assess_question
 
 # As the contract writes it.
 CONTRACT = {

@@ -136,6 +136,11 @@ def test_every_field_is_merged_and_ordered() -> None:
         judge_preset="quiet",
         escalate="narrow",
         enforce=False,
+        own_hosts=("build.our.example",),
+        own_domains=("our.example",),
+        own_addresses=("ops@our.example",),
+        own_registries=("ghcr.io/our-team",),
+        own_accounts=("de89370400440532013000",),
         unsafe_continue_on_unclear=True,
         unsafe_disable_phrase_rules=True,
     )
@@ -218,6 +223,11 @@ def test_equal_policies_have_equal_hashes_and_others_do_not(a: Policy, b: Policy
         {"flows": ('{"name": "x", "to": "out", "value": "card"}',)},
         {"labels": ('{"as": "x", "source": "web:*"}',)},
         {"effect_rows": ("tools | x | pays",)},
+        {"own_hosts": ("build.our.example",)},
+        {"own_domains": ("our.example",)},
+        {"own_addresses": ("ops@our.example",)},
+        {"own_registries": ("registry.our.example",)},
+        {"own_accounts": ("123456789012",)},
         {"unsafe_continue_on_unclear": True},
         {"unsafe_disable_phrase_rules": True},
     ],
@@ -351,3 +361,78 @@ def test_the_largest_policy_is_still_a_policy() -> None:
     assert len(Policy(additional_patterns=patterns).additional_patterns) == 500
     with pytest.raises(InvalidConfig, match="50,001 characters"):
         Policy(additional_patterns=(*patterns[1:], patterns[0] + "a"))
+
+
+# --- what is the operator's own
+
+OWN = Policy(
+    own_hosts=("Build.Partner.example", "10.0.0.7"),
+    own_domains=("our.example",),
+    own_addresses=("ops@partner.example",),
+    own_registries=("ghcr.io/our-team", "registry.partner.example"),
+    own_accounts=("DE89 3704 0044 0532 0130 00", "123456789012"),
+)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "our.example",
+        "API.our.example.",
+        "api.our.example:8443",
+        "https://api.our.example/v1?x=1",
+        "build.partner.example",
+        "10.0.0.7",
+        "Ops@partner.example",
+        "registry.partner.example/app:1",
+        "ghcr.io/our-team/app",
+        "DE89370400440532013000",
+        "123456789012",
+    ],
+)
+def test_what_the_operator_names_is_their_own(target: str) -> None:
+    assert OWN.is_own(target)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "",
+        "notour.example",
+        "our.example.evil.example",
+        "partner.example",
+        "x.build.partner.example",
+        "ana@our.example",
+        "ops@partner.example, eve@evil.example",
+        "git@our.example:a/b",
+        "https://our.example@evil.example/",
+        "evil.example\\.our.example",
+        "evil.example/.our.example",
+        "evil.example#.our.example",
+        "ghcr.io/our-team-2/app",
+        "ghcr.io",
+        "DE89370400440532013001",
+        "\u043eur.example",
+    ],
+)
+def test_what_only_looks_like_the_operators_own_is_not(target: str) -> None:
+    assert not OWN.is_own(target)
+
+
+@pytest.mark.parametrize(
+    ("name", "entry", "hint"),
+    [
+        ("own_hosts", "https://our.example/", "build.our.example"),
+        ("own_hosts", "*.our.example", "build.our.example"),
+        ("own_domains", "example", "our.example"),
+        ("own_domains", "github.io", "name your own hosts there"),
+        ("own_addresses", "our.example", "ops@our.example"),
+        ("own_registries", "https://ghcr.io", "registry.our.example"),
+        ("own_accounts", "x", "DE89"),
+        ("own_hosts", "", "build.our.example"),
+    ],
+)
+def test_an_entry_that_names_nothing_of_ones_own_is_refused(name: str, entry: str, hint: str) -> None:
+    with pytest.raises(InvalidConfig) as refused:
+        Policy(**{name: (entry,)})  # type: ignore[arg-type]
+    assert hint in refused.value.hint

@@ -409,16 +409,16 @@ def test_annotations_that_reassure_change_nothing(annotations: dict[str, object]
     [
         ("Bash", "known by name: runs shell commands"),
         ("send_invoice", "`send` acts"),
-        ("read_and_forward", "`read` looks, but `forward` acts"),
-        ("zorp_and_list", "something else is done before `list`"),
-        ("list_update", "`list` may be a thing here that `update` acts on"),
-        ("view_page", "`page` may be an address of the caller's choosing"),
-        ("get_secret", "`secret` is a secret"),
-        ("query_stuff", "`query` is vague, and what it is done to is not known"),
-        ("zorp", "nothing is known about this name"),
-        ("list_notes", "`list` only looks, and no other word acts"),
-        ("read\u200b", "the name is not made of plain words, and may only look like a harmless one"),
-        ("x" * 257, "the name is longer than 256 characters"),
+        ("read_and_forward", "`forward` acts"),
+        ("zorp_and_list", "does something that Lockgate cannot tell"),
+        ("list_update", "`update` acts"),
+        ("view_page", "`visit` acts"),
+        ("get_secret", "reads the secret"),
+        ("query_stuff", "`query` acts"),
+        ("zorp", "does something that Lockgate cannot tell"),
+        ("list_notes", "only looks"),
+        ("read\u200b", "does something that Lockgate cannot tell"),
+        ("x" * 257, "does something that Lockgate cannot tell"),
     ],
 )
 def test_the_rule_that_decided_is_named(name: str, why: str) -> None:
@@ -539,7 +539,7 @@ def test_the_caches_are_bounded_and_hold_no_endless_names() -> None:
         tool_risk(name)
         tool_intent(name)
         canonical_tool(name)
-    caches = [tools._read_name, tools._cached_words, tools._canonical, tools._intent]
+    caches = [tools._read_name, tools._cached_words, tools._intent]
     assert [cache.cache_info().currsize for cache in caches] == [tools.CACHED_NAMES] * len(caches)
     before = tools._read_name.cache_info()
     for i in range(10):

@@ -15,7 +15,7 @@ from lockgate.core.redaction import credentials
 from lockgate.core.redaction import personal_data as personal
 from lockgate.core.redaction import redact as redaction
 from lockgate.core.redaction.redact import redact
-from lockgate.core.redaction.spans import lowercase_same_length
+from lockgate.core.redaction.secret_table import lowercase_same_length
 from lockgate.core.text.scanner import COMPILE_AFTER, SHORT_TEXT, PatternSet
 
 WORDS = credentials.MARKS | personal.MARKS

@@ -10,7 +10,7 @@ from lockgate.abuse_gate.documents.extracted_text import BY_STRETCH, HIDING_WAYS
 from lockgate.abuse_gate.request.content_kinds import MEDIA
 from lockgate.abuse_gate.request.payload_from_body import UNREAD, InspectedUpload, Upload
 from lockgate.abuse_gate.request.xml_text import has_own_entities, is_xml
-from lockgate.core.requests.request_grade import grade_scan
+from lockgate.core.requests.request_signs import grade_scan
 from lockgate.core.text.rules import Scope
 from lockgate.core.text.scanner import Scan, Scanner
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from lockgate.core.strict_json import InvalidJson, JsonFault, JsonLimits, JsonReader, check_limits, object_from_pairs
+from lockgate.runtime.strict_json import InvalidJson, JsonFault, JsonLimits, JsonReader, check_limits, object_from_pairs
 
 MAX_DIGITS: Final = 64
 # One after another in one text, as in a log of requests.

@@ -22,7 +22,6 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
 from lockgate.core.errors import InvalidConfig
-from lockgate.core.requests.circuit_breaker import CallResult, Circuit, CircuitLimits, admit, settle
 from lockgate.core.requests.strikes import (
     LIFTED,
     PRINCIPAL,
@@ -33,6 +32,7 @@ from lockgate.core.requests.strikes import (
     StrikeReport,
     Subject,
 )
+from lockgate.runtime.circuit_breaker import CallResult, Circuit, CircuitLimits, admit, settle
 
 if TYPE_CHECKING:
     from valkey.asyncio import Valkey

@@ -12,7 +12,7 @@ from lockgate.cli.audit.open_log import had_log, place_from_args
 from lockgate.cli.exit_codes import Exit
 from lockgate.cli.terminal import make_visible
 from lockgate.core.errors import JournalDamaged, JournalUnavailable
-from lockgate.core.requests.incident_ids import is_incident_id
+from lockgate.core.requests.strikes import is_incident_id
 from lockgate.journal.stores.read_only import NotALog
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from lockgate.cli.exit_codes import Exit
 from lockgate.cli.terminal import excerpt, format_count, make_console, make_visible
 from lockgate.cli.times import format_time, parse_since
 from lockgate.core.errors import LockgateError, quoted, suggest_closest
-from lockgate.core.requests.incident_ids import incident_time_ms
+from lockgate.core.requests.strikes import incident_time_ms
 from lockgate.core.vocabulary import Action, Reason
 from lockgate.journal.ocsf import finding_from_record
 from lockgate.journal.record import KINDS, label

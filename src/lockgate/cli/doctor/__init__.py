@@ -34,14 +34,13 @@ from lockgate.cli.terminal import format_duration, make_console, make_visible
 from lockgate.coding_agents.hook_events import CODING_AGENTS
 from lockgate.core.errors import LockgateError, quoted
 from lockgate.core.judging.case import JudgeCase
-from lockgate.core.judging.evidence import FACTS, Evidence
-from lockgate.core.judging.model_names import AUTO, EMBEDDED, NO_JUDGE, is_program
 from lockgate.core.ruling.decide import effective_width, may_clear
 from lockgate.core.ruling.opinions import Ruling, Silent, Triage
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.ruling.standing import Authority, standing_of
 from lockgate.core.vocabulary import Action
 from lockgate.gate.judge import Inquiry
+from lockgate.gate.judge_evidence import FACTS, Evidence
 from lockgate.journal.keys import verify
 from lockgate.journal.log import find_shard, newest_head
 from lockgate.runtime.loopback import local_url
@@ -49,6 +48,7 @@ from lockgate.runtime.private_files import writable_by_others
 from lockgate.runtime.rule_cache import RuleCache
 from lockgate.settings.config import Settings
 from lockgate.settings.key_files import is_key, key_file_warning
+from lockgate.settings.model_names import AUTO, EMBEDDED, NO_JUDGE, is_program
 from lockgate.settings.verifiers import unknown_variables, verifier_settings_from_env
 from lockgate.verifiers import embedded_judge as embedded
 from lockgate.verifiers.adapters import RemoteAdapter

@@ -17,7 +17,7 @@ from hashlib import sha256
 
 from lockgate.core.judging.case import JudgeCase
 from lockgate.core.questions import Question, fence_value
-from lockgate.core.redaction.excerpts import LONE_SURROGATE, UNSEEN
+from lockgate.core.redaction.secret_table import LONE_SURROGATE, UNSEEN
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.ruling.supervised_steps import FINISH
 from lockgate.core.tables import read_texts

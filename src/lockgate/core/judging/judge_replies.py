@@ -19,7 +19,7 @@ from itertools import permutations
 
 from lockgate.core.judging.case import JudgeCase
 from lockgate.core.judging.judge_prompts import MAX_CORRECTION
-from lockgate.core.redaction.excerpts import UNSEEN
+from lockgate.core.redaction.secret_table import UNSEEN
 from lockgate.core.ruling.opinions import Opinion, Ruling, Triage, Unreadable
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.vocabulary import Action, Trust

@@ -8,15 +8,22 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 
-from lockgate.core.redaction.secret_table import find_by_rows, marks_of, read_lists, read_rows, read_secrets, read_shape
-from lockgate.core.redaction.spans import (
+from lockgate.core.redaction.secret_table import (
     DIGIT,
     HUMP,
     PLACEHOLDER,
+    RULESETS,
+    SecretRow,
     SensitiveSpan,
+    find_by_rows,
     find_places,
     is_pronounceable,
     mark_limit,
+    marks_of,
+    read_lists,
+    read_rows,
+    read_secrets,
+    read_shape,
 )
 from lockgate.core.text.confusables import is_wordlike
 from lockgate.core.text.decode import decode_base64
@@ -25,35 +32,22 @@ from lockgate.core.text.decode import decode_base64
 def find_credentials(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
     """Yield every credential in a text, overlaps included; `low` is it in lower case, `marks` those of MARKS in it."""
     yield from find_by_rows(_ROWS, text, low, marks)
-    yield from _find_keys(text, low, marks)
     yield from _find_labelled(text, low, marks)
-    yield from _find_header_values(text, low, marks)
+    yield from _find_cookies(text, low, marks)
 
-
-_ROWS = read_rows("credentials")
 
 # --- keys of well-known shapes
 
-# By prefix: whether it counts only at a boundary, and what the rest of the key is.
-_KEYS = {
-    prefix: (where == "boundary", re.compile(rest))
-    for where, prefixes, rest, _ in read_secrets("keys")
-    for prefix in prefixes.split()
-}
 
+def _row_of_keys(where: str, prefixes: str, rest: str) -> SecretRow:
+    strict = where == "boundary"
+    begins = re.compile("|".join(map(re.escape, prefixes.split())), re.IGNORECASE)
+    key = re.compile(f"{'(?<![A-Za-z0-9])' * strict}(?:{begins.pattern}){rest}", re.IGNORECASE)
 
-def _find_keys(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
-    for prefix in marks & _KEYS.keys():
-        strict, rest = _KEYS[prefix]
-        at = low.find(prefix)
-        while at >= 0:
-            end = at + len(prefix)
-            glued = strict and at > 0 and text[at - 1].isascii() and text[at - 1].isalnum()
-            if not glued and (match := rest.match(text, end)):
-                end = match.end()
-                if _is_keylike(match[0], strict=strict):
-                    yield SensitiveSpan("api-key", at, end)
-            at = low.find(prefix, end)
+    def check(_: re.Match[str], value: str) -> bool:
+        return _is_keylike(begins.sub("", value, 1), strict=strict)
+
+    return SecretRow("api-key", RULESETS["all"], frozenset(prefixes.split()), False, None, key, check)
 
 
 def _is_keylike(body: str, *, strict: bool) -> bool:
@@ -83,36 +77,21 @@ def find_runs(
     A run with other text stays: the verifier should see that it is there. Without `inside` no run is decoded.
     """
     opened: list[tuple[tuple[int, int], str]] = []
-    size = 0
     for match in _RUN.finditer(text) if _RUN_SHAPE in marks else ():
-        if inside and (said := decode_run(match[0])):
-            opened.append((match.span(), said))
-            size += len(said)
-            if size > _AT_ONCE:
-                yield from _search_decoded(opened, inside)
-                opened, size = [], 0
+        if inside and (plain := decode_run(match[0])):
+            opened.append((match.span(), plain))
         elif _is_media(text, match):
             yield SensitiveSpan("media", *match.span())
         else:
             yield from _generated_keys_in(match)
-    if inside:
-        yield from _search_decoded(opened, inside)
-
-
-# Many short decoded runs are searched together: a search has a high fixed cost.
-_AT_ONCE = 4096
-
-
-def _search_decoded(
-    opened: list[tuple[tuple[int, int], str]], inside: Callable[[str], Iterator[SensitiveSpan]]
-) -> Iterator[SensitiveSpan]:
-    starts = [0, *accumulate(len(said) + 2 for _, said in opened)]
+    # All decoded runs are searched together: a search has a high fixed cost.
+    starts = [0, *accumulate(len(plain) + 2 for _, plain in opened)]
     done = -1
-    for hit in inside("\n\n".join([said for _, said in opened])) if opened else ():
+    for hit in inside("\n\n".join([plain for _, plain in opened])) if inside and opened else ():
         number = bisect_right(starts, hit.start) - 1
         if number != done:
-            (start, end), said = opened[number]
-            yield SensitiveSpan(hit.kind, start, end, said)
+            (start, end), plain = opened[number]
+            yield SensitiveSpan(hit.kind, start, end, plain)
             done = number
 
 
@@ -134,24 +113,16 @@ def _is_media(text: str, match: re.Match[str]) -> bool:
 def decode_run(run: str) -> str:
     """Return the plain text that a run of base64 or hexadecimal decodes to; empty if it is none."""
     digits = _HEX.fullmatch(run[: MAX_RUN_CHARACTERS * 2])
-    if digits and (said := _printable_text(binascii.unhexlify(digits[1]))):
-        return said
     body = run.rstrip("=")[:MAX_RUN_CHARACTERS].translate(_STANDARD)
-    return _printable_text(decode_base64(body.encode())) if run.isascii() else ""
+    for data in (binascii.unhexlify(digits[1]) if digits else b"", decode_base64(body.encode())):
+        plain = data.decode("utf-8", "replace")
+        if plain and "\ufffd" not in plain and plain.translate(_LINE_SIGNS).isprintable():
+            return plain
+    return ""
 
 
 _STANDARD = str.maketrans("-_", "+/")
-
-
-def _printable_text(data: bytes) -> str:
-    try:
-        said = data.decode("utf-8")
-    except UnicodeDecodeError:
-        return ""
-    shown = said.replace("\n", "").replace("\r", "").replace("\t", "")
-    return said if shown.isprintable() else ""
-
-
+_LINE_SIGNS = str.maketrans("", "", "\n\r\t")
 _CLASSES = {
     ord(ch): "u" if ch.isupper() else "l" if ch.islower() else "d" for ch in map(chr, range(128)) if ch.isalnum()
 }
@@ -268,15 +239,13 @@ def _value_behind(text: str, low: str, label: re.Match[str], assigned: re.Match[
         return _value_at(text, gap.end(), strong=strong, query=False)
     if gap := _SAID_AFTER.match(text, at):
         return _value_in_sentence(text, gap.end(), strong=strong)
-    key = None if is_option else _KEY_AFTER.match(text, at)
-    return key.span(1) if key and _is_unusual(key[1], 20) else None
+    return None
 
 
 _QUOTES = frozenset("\"'`“«")
 _ASSIGNED = re.compile(r"[\w.-]{0,32}[\"']?[:=]")
 _OPTION = re.compile(r"(?<![a-z0-9-])--?[\w-]{0,24}$")
 _IN_QUERY = re.compile(r"[?&][\w.%-]*$")
-_KEY_AFTER = re.compile(r"[ \t]{1,4}([A-Za-z0-9]{20,256})(?![\w/.-])")
 # A passphrase is made of words from a list, and of none that sentences are made of.
 _PASSPHRASE = re.compile(r"[a-z]{3,12}(?:[ -][a-z]{3,12}){3,8}(?![a-z])")
 _IN_SENTENCES = frozenset(_WORDS["sentence words"])
@@ -372,35 +341,13 @@ def _is_unusual(value: str, least: int) -> bool:
 
 # --- headers
 
-_AUTHORIZATION = read_shape("authorization")
-_BEARER = re.compile(r"bearer[ \t:=]{1,4}[\"']?([A-Za-z0-9._~+/=-]{8,})", re.IGNORECASE)
-_BASIC = re.compile(r"basic[ \t]{1,4}([A-Za-z0-9+/]{4,}={0,2})", re.IGNORECASE)
 _COOKIE = read_shape("cookie")
 _CRUMB = re.compile(r"([\w.!#$%&'*+^`|~-]{1,128})=([^;\s,]{4,4096})")
 _COOKIE_ATTRIBUTES = frozenset("path expires domain max-age samesite priority version".split())
-_AUTHORIZATION_MARKS = frozenset(("authorization", "bearer"))
-_BASIC_MARK, _COOKIE_MARK = "basic", "cookie"
+_COOKIE_MARK = "cookie"
 
 
-def _find_header_values(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
-    for number, place in enumerate(find_places(low, marks & _AUTHORIZATION_MARKS)):
-        if number > mark_limit(text) // 4:
-            yield SensitiveSpan("token", place, len(text))
-            return
-        if match := _BEARER.match(text, place):
-            if _is_unusual(match[1][:256], 8) or _is_scrambled(match[1][:64]):
-                yield SensitiveSpan("token", *match.span(1))
-        elif (match := _AUTHORIZATION.match(text, place)) and not _is_placeholder(match[2]):
-            value = match[2].rstrip("\\,;})]")
-            if PLACEHOLDER.match(value) or _is_authorization(match, value[:256]):
-                yield SensitiveSpan("token", match.start(2), match.start(2) + len(value))
-    yield from _find_logins_and_cookies(text, low, marks)
-
-
-def _find_logins_and_cookies(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
-    for match in _BASIC.finditer(text) if _BASIC_MARK in marks and _BASIC_MARK in low else ():
-        if ":" in decode_run(match[1]):
-            yield SensitiveSpan("token", *match.span(1))
+def _find_cookies(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
     for match in _COOKIE.finditer(text) if _COOKIE_MARK in marks and _COOKIE_MARK in low else ():
         for crumb in _CRUMB.finditer(match[1]):
             value = crumb[2].rstrip("\\)}]")
@@ -409,20 +356,36 @@ def _find_logins_and_cookies(text: str, low: str, marks: frozenset[str]) -> Iter
                 yield SensitiveSpan("cookie", start, start + len(value))
 
 
+def _is_guarded(_: re.Match[str], value: str) -> bool:
+    return _is_unusual(value[:256], 8) or _is_scrambled(value[:64])
+
+
 def _is_authorization(match: re.Match[str], value: str) -> bool:
     """Return whether the value behind `Authorization:` is a credential; after a scheme's name all but prose is one."""
-    if _is_unusual(value, 8) or _is_scrambled(value[:64]):
-        return True
-    if match[1] is None or _CODE.fullmatch(value) or value.lower() in _ORDINARY:
+    if _is_placeholder(value):
         return False
-    return not (is_wordlike(f"{value} {value}") and _GOES_ON.match(match.string, match.end()))
+    if PLACEHOLDER.match(value) or _is_guarded(match, value):
+        return True
+    if match[1] is None or _CODE.fullmatch(value[:256]) or value.lower() in _ORDINARY:
+        return False
+    return not (is_wordlike(f"{value} {value}"[:512]) and _GOES_ON.match(match.string, match.end()))
 
 
 _GOES_ON = re.compile(r"[,:]? [a-z]{2,}")
 
+_ROWS = (
+    *(_row_of_keys(*row) for *row, _ in read_secrets("keys")),
+    *read_rows(
+        "credentials",
+        {
+            "hard to guess": _is_guarded,
+            "authorization": _is_authorization,
+            "login": lambda _, value: ":" in decode_run(value),
+        },
+    ),
+)
 # Everything the searches above start from, in a text in lower case.
-MARKS = marks_of(_ROWS) | _KEYS.keys() | _LABEL_MARKS | _AUTHORIZATION_MARKS
-MARKS |= {_BASIC_MARK, _COOKIE_MARK}
+MARKS = marks_of(_ROWS) | _LABEL_MARKS | {_COOKIE_MARK}
 
 # What the engine looks for before the slow search for runs.
 _RUN_SHAPE = "a run"

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from lockgate.core.redaction import spans as sensitive
 from lockgate.core.redaction.redact import Redacted, redact
-from lockgate.core.text.confusables import INVISIBLE
+from lockgate.core.redaction.secret_table import UNSEEN, replace_half_pairs
 
 # What each line of a prompt takes beside its text: a nonce and a label.
 LINE_OVERHEAD = 48
@@ -21,15 +19,12 @@ _MOST_PLACES = 256
 # A secret that begins this far before a window, or ends this far behind it, is still found.
 _MARGIN = 400
 _MAX_QUOTE = 160
-# Invisible characters that Python calls printable: joiners, fillers, variation selectors, the blank of braille.
-UNSEEN = re.compile(f"[{INVISIBLE}\u2800\ufe00-\ufe0f\U000e0100-\U000e01ef]")
-LONE_SURROGATE = sensitive.LONE_SURROGATE
 
 
 @lru_cache(maxsize=128)
 def remove_secrets(text: str) -> Redacted:
     """Return the text without keys, tokens, passwords and private keys; cached, since a block is judged many times."""
-    return redact(sensitive.replace_half_pairs(text), "secrets")
+    return redact(replace_half_pairs(text), "secrets")
 
 
 def written_size(text: str) -> int:

@@ -1,29 +1,36 @@
-"""The personal data in a text: addresses, and the numbers of persons, accounts and records.
+"""The personal data in a text: addresses, the numbers of persons, accounts and records, and, in records, names.
 
 Numbers with a check digit or letter (Luhn, mod 97) have to pass it: a verifier cannot judge a request from which order
 numbers, dates and hashes were removed.
+
+A name is found by its place (behind a label, a title, a greeting or the end of a letter), by a given name from a list,
+by two capitals in the middle of a sentence, or by what is said of a person behind it; and then wherever a part of it is
+repeated. A rare given name alone, or a name in lower case, stays: docs/reference/verifiers.md has the figures.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
-from itertools import accumulate
 
-from lockgate.core.redaction.person_names import MARKS as NAME_MARKS
-from lockgate.core.redaction.person_names import find_names
 from lockgate.core.redaction.secret_table import (
+    DIGIT,
     RULESETS,
+    SensitiveSpan,
     check_from,
     find_by_rows,
+    find_places,
     is_luhn_valid,
+    mark_limit,
     marks_of,
     pattern_from,
+    read_lists,
     read_rows,
     read_secrets,
     read_shape,
 )
-from lockgate.core.redaction.spans import DIGIT, SensitiveSpan, mark_limit
+from lockgate.core.tables import read_sections
 
 
 def find_personal_data(
@@ -38,9 +45,10 @@ def find_personal_data(
     if DIGIT.search(text):
         if ruleset != "secrets" and _IBAN_SHAPE in marks:
             yield from _find_ibans(text, joined=joined)
-        if _CARD_SHAPE in marks:
+        # Digits on two lines are mostly two numbers.
+        if _CARD_SHAPE in marks and not joined:
             yield from _find_cards(text)
-        yield from _find_numbers(text, ruleset)
+        yield from _find_numbers(text, ruleset) if not joined else ()
     if ruleset in RULESETS["records"] and not joined:
         yield from find_names(text, low, marks)
 
@@ -48,7 +56,7 @@ def find_personal_data(
 _PEOPLE = read_rows("people")
 _ROWS = {ruleset: tuple(row for row in _PEOPLE if ruleset in row.rulesets) for ruleset in RULESETS["all"]}
 _JOINED_ROWS = {
-    ruleset: tuple(row for row in rows if row.marks and not row.whole and row.kind != "url")
+    ruleset: tuple(row for row in rows if row.kind in ("email", "address") and row.marks)
     for ruleset, rows in _ROWS.items()
 }
 
@@ -80,9 +88,10 @@ def _find_ibans(text: str, *, joined: bool) -> Iterator[SensitiveSpan]:
             done = end
 
 
-_CARD = re.compile(r"(?<![0-9])[0-9](?:[ \t.\u2013\n-]?+[0-9]){11,}+")
+# Twelve digits or more with single separators, from any group of two digits or more on.
+_CARD = re.compile(r"(?<![0-9])(?=([0-9]{2}(?:[ \t.\u2013\n-]?[0-9]){10,17}))")
+_CARD_SIGNS = str.maketrans("", "", " \t.\u2013\n-")
 _CARD_IN_GROUPS = read_shape("card in groups")
-_GROUP = re.compile("[0-9]+")
 _CARD_SIZES = [(re.compile(begins), tuple(map(int, sizes.split()))) for begins, sizes in read_secrets("cards")]
 # By the first four digits.
 _SIZES_OF: tuple[tuple[int, ...], ...] = tuple(
@@ -92,45 +101,22 @@ _SIZES_OF: tuple[tuple[int, ...], ...] = tuple(
 
 def _find_cards(text: str) -> Iterator[SensitiveSpan]:
     """Yield card numbers; each begins and ends with a whole group of a row of digits and separators."""
-    for row in _CARD.finditer(text):
-        said = row[0]
-        if said.isdigit():
-            # The commonest row is one number; rows of twenty digits or more are no cards.
-            if len(said) < 20 and len(said) in _SIZES_OF[int(said[:4])] and is_luhn_valid(said):
-                yield SensitiveSpan("card", *row.span())
-            continue
-        yield from _find_cards_in(said, row.start())
+    done = 0
+    for match in _CARD.finditer(text):
+        digits = match[1].translate(_CARD_SIGNS)
+        for size in _SIZES_OF[int(digits[:4])] if match.start() >= done else ():
+            if size <= len(digits) and is_luhn_valid(digits[:size]):
+                end = [at for at, ch in enumerate(match[1], match.start() + 1) if ch.isdigit()][size - 1]
+                spelled = text[match.start() : end]
+                # A number on two lines counts only in the groups that are on the card.
+                if not text[end : end + 1].isdigit() and ("\n" not in spelled or _ON_THE_CARD.fullmatch(spelled)):
+                    yield SensitiveSpan("card", match.start(), end)
+                    done = end
+                    break
     for match in _CARD_IN_GROUPS.finditer(text):
-        digits = "".join(_GROUP.findall(match[0]))
+        digits = re.sub("[^0-9]", "", match[0])
         if len(digits) in _SIZES_OF[int(digits[:4])] and is_luhn_valid(digits):
             yield SensitiveSpan("card", *match.span())
-
-
-_MOST_SMALL_GROUPS = 64
-
-
-def _find_cards_in(said: str, at: int) -> Iterator[SensitiveSpan]:
-    groups = [group.span() for group in _GROUP.finditer(said)]
-    if len(groups) > _MOST_SMALL_GROUPS and len(groups) * 3 > len(said):
-        return  # a table of digits
-    digits = "".join([said[start:end] for start, end in groups])
-    sizes = accumulate(end - start for start, end in groups)
-    ends = dict(zip(sizes, (end for _, end in groups), strict=True))
-    first = done = 0
-    for start, end in groups:
-        for size in _SIZES_OF[int(digits[first : first + 4])] if first >= done else ():
-            last = first + size
-            spelled = said[start : ends.get(last, start)]
-            # A number on two lines counts only in the groups that are on the card.
-            if (
-                spelled
-                and is_luhn_valid(digits[first:last])
-                and ("\n" not in spelled or _ON_THE_CARD.fullmatch(spelled))
-            ):
-                yield SensitiveSpan("card", at + start, at + ends[last])
-                done = last
-                break
-        first += end - start
 
 
 _ON_THE_CARD = re.compile(r"[0-9]{4}(?:[\s-]{1,2}[0-9]{4}){3}")
@@ -187,8 +173,142 @@ def _find_numbers(text: str, ruleset: str) -> Iterator[SensitiveSpan]:
                 yield SensitiveSpan("phone", *span)
 
 
+# --- the names of people, for the rule sets of health and school records
+
+_SECTIONS = read_sections(__package__, "person_names.txt")
+_LISTS = {section: frozenset(" ".join(lines).split()) for section, lines in _SECTIONS.items()}
+# Given names that are hardly ever anything else, and those that count only before a surname.
+_ALSO_WORDS = _LISTS["also words"]
+_GIVEN = _LISTS["given"] - _ALSO_WORDS
+_NOT_NAMES = _LISTS["not names"]
+
+_MOST_PARTS = 5
+# One part of a name, or an initial with its dot.
+_PART = re.compile(r"[^\W\d_](?:[^\W\d_]|['’-](?=[^\W\d_])){1,39}|[^\W\d_]\.?(?![\w'’-])")
+_BETWEEN = re.compile(r"[ \t]{1,3}(?:[\"'“(][^\W\d_]{2,20}[\"'”)][ \t])?|(?<=\.)(?=[^\W\d_])")
+_COMMA = re.compile(r",[ \t]?(?=[^\W\d_])")
+# A word that may begin with a capital; the searches check that it does.
+_CAPITALISED = re.compile(
+    r"[A-Z\u00c0-\u00de\u0100-\u024f\u0386-\u03ab\u0400-\u042f](?:[^\W\d_]|['’-](?=[^\W\d_])){1,39}(?![\w@/]|[.-]\w)"
+)
+
+_AROUND = read_lists("around names", ",")
+
+
+def _read_anchor(roles: str, behind: str) -> tuple[frozenset[str], re.Pattern[str]]:
+    """Return words, and the pattern of any of them with what stands between it and a name."""
+    words = [word for role in roles.split() for word in _AROUND[role]]
+    either = "|".join(sorted(map(re.escape, words), key=len, reverse=True))
+    return frozenset(words), re.compile(rf"(?<![^\W_])(?:{either}){behind}", re.IGNORECASE)
+
+
+_LABELS, *_ANCHORS = (_read_anchor(roles, behind) for roles, behind in read_secrets("behind names"))
+_NAME_MARKS = _LABELS[0].union(*(words for words, _ in _ANCHORS))
+
+_SAID_OF = read_shape("said of a person")
+
+
+# Before a word, it makes the word a part of a longer one, of a path or of an address.
+_GLUED = re.compile(r"[\w'’@/.-]")
+
+
+def find_names(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
+    """Yield the names of people in a text, overlaps included; `marks` are those of MARKS that may be in it."""
+    capitals = [
+        match.span()
+        for match in _CAPITALISED.finditer(text)
+        if match[0][0].isupper() and not _GLUED.match(text[match.start() - 1 : match.start()])
+    ]
+    known: set[str] = set()
+    for start, end in (*_names_behind_marks(text, low, marks), *_names_from_capitals(text, capitals)):
+        yield SensitiveSpan("name", start, end)
+        known.update(part for part in _PART.findall(text[start:end]) if _is_distinct(part))
+    for start, end in capitals if known else ():
+        # A name that was found is a name wherever it is repeated.
+        if text[start:end].removesuffix("'s").removesuffix("’s") in known:
+            yield SensitiveSpan("name", start, end)
+
+
+def _names_behind_marks(text: str, low: str, marks: frozenset[str]) -> Iterator[tuple[int, int]]:
+    for words, pattern in (_LABELS, *_ANCHORS):
+        any_case = pattern is _LABELS[1]
+        for place in find_places(low, marks & words):
+            if match := pattern.match(text, place):
+                start = match.end()
+                end = _name_end(text, start, any_case=any_case)
+                # One word in lower case behind a label is a value in code.
+                if end and (text[start:end] != low[start:end] or " " in text[start:end]):
+                    yield start, end
+
+
+def _names_from_capitals(text: str, capitals: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    done = 0
+    for start, first_end in capitals:
+        if start >= done and (end := _name_end(text, start)) and _is_name(text, start, first_end, end):
+            yield start, end
+            done = end
+
+
+def _is_name(text: str, start: int, first_end: int, end: int) -> bool:
+    """Return whether capitalised words begin with a known given name, or stand or are spoken of as a name is."""
+    first = text[start:first_end]
+    plain = _plain(first)
+    several = end > first_end
+    if first.isupper() and not (several and text[start:end].isupper()):
+        return False  # an acronym, alone or before a word
+    if plain in _GIVEN or not several:
+        return plain in _GIVEN
+    return plain in _ALSO_WORDS or _is_inside_sentence(text, start, end) or _SAID_OF.match(text, end) is not None
+
+
+def _is_inside_sentence(text: str, start: int, end: int) -> bool:
+    """Return whether capitals stand in the middle of a sentence, where only names have them, also those of places."""
+    before = _WORD_BEFORE.search(text, max(0, start - 24), start)
+    return before is not None and before[1].lower() not in ("the", "a", "an") and not _NUMBER_BEHIND.match(text, end)
+
+
+_WORD_BEFORE = re.compile(r"(?<![^\W_])([a-z][a-z'’]*)[,;]? $")
+_NUMBER_BEHIND = re.compile(r"(?:'s)? ?[0-9/+#]")
+
+
+def _name_end(text: str, at: int, *, any_case: bool = False) -> int:
+    """Return where the name that begins here ends; 0 if none does."""
+    end = 0
+    begin = at
+    for _ in range(_MOST_PARTS):
+        part = _PART.match(text, at)
+        if part is None:
+            break
+        plain = _plain(part[0].removesuffix("."))
+        if plain not in _AROUND["particle"] and not (at == begin and plain in _AROUND["title"]):
+            if plain in _NOT_NAMES or not (any_case or part[0][0].isupper()):
+                break
+            # An initial alone is no name.
+            if len(plain) > 1 or at > begin:
+                end = part.end()
+        gap = _BETWEEN.match(text, part.end()) or (any_case and _COMMA.match(text, part.end()))
+        if not gap:
+            break
+        at = gap.end()
+    return end
+
+
+def _plain(word: str) -> str:
+    """Return a word in lower case, without accents and without the ending of a possessive."""
+    word = word.lower().removesuffix("'s").removesuffix("’s")
+    if word.isascii():
+        return word
+    return "".join(ch for ch in unicodedata.normalize("NFKD", word) if not unicodedata.combining(ch))
+
+
+def _is_distinct(part: str) -> bool:
+    """Return whether a part of a name means that name wherever it stands."""
+    plain = _plain(part.removesuffix("."))
+    return len(plain) > 2 and part[0].isupper() and plain not in _NOT_NAMES and plain not in _ALSO_WORDS
+
+
 # Everything the searches above start from, in a text in lower case.
-MARKS = marks_of(_PEOPLE) | NAME_MARKS
+MARKS = marks_of(_PEOPLE) | _NAME_MARKS
 
 _IBAN_SHAPE, _CARD_SHAPE = "letters and digits of an account", "digits of a card"
 # Shapes that the engine looks for before any slower search; a sign between digits has up to three bytes.

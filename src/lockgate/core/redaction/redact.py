@@ -27,9 +27,8 @@ from lockgate.core.redaction import credentials as _credentials
 from lockgate.core.redaction import personal_data as _personal
 from lockgate.core.redaction.credentials import decode_run, find_credentials, find_runs
 from lockgate.core.redaction.personal_data import find_personal_data
-from lockgate.core.redaction.secret_table import read_shape
-from lockgate.core.redaction.spans import DIGIT, HUMP, KINDS, SensitiveSpan, lowercase_same_length
-from lockgate.core.text.confusables import CONTROLS, LOOKALIKES, is_wordlike, plain_character
+from lockgate.core.redaction.secret_table import DIGIT, HUMP, KINDS, SensitiveSpan, lowercase_same_length, read_shape
+from lockgate.core.text.confusables import CONTROLS, LOOKALIKES, PLAIN_CHARACTERS, is_wordlike
 from lockgate.core.text.scanner import PatternDatabase, PatternSet, check_pattern
 
 # `secrets` is for judges of calls: the addresses, phones and accounts that something is sent to stay.
@@ -38,8 +37,6 @@ SLICE = 65_536
 # Percent inside percent inside JSON: no application decodes more often by accident.
 MAX_DECODINGS = 3
 MAX_CUSTOM_BYTES = 512
-# Digits on two lines are mostly two numbers.
-_NUMBERS = ("card", "national-number", "phone", "record-number", "birth-date", "personal-detail", "ip-address")
 
 
 class Cut(NamedTuple):
@@ -156,12 +153,8 @@ def _removals_in_slice(text: str, ruleset: str, custom: tuple[str, ...]) -> Iter
                 yield _Removal(0, len(text), hit.kind, frozenset([text[:MAX_SAID]]))
                 return
             start, end = view.origin_of(hit.start, hit.end)
-            if view.joined:
-                if hit.kind in _NUMBERS and not _is_one_number(text, start, end, view.text[hit.start : hit.end]):
-                    continue
-                start, end = _trim_words(text, start, end)
-                if hit.kind == "token" and any(map(is_wordlike, text[start:end].split("\n"))):
-                    continue  # names in code, one below the other, not a key
+            if view.joined and hit.kind == "token" and any(map(is_wordlike, text[start:end].split("\n"))):
+                continue  # names in code, one below the other, not a key
             if start < end:
                 said = hit.said or view.text[hit.start : hit.end]
                 yield _Removal(start, end, hit.kind, frozenset([said[:MAX_SAID]]))
@@ -288,8 +281,8 @@ def _count_spelled(said: str) -> int:
 # --- 2. readings, and the way back from them
 
 
-# `size` characters at `at` of a reading stand for `start:end` of its parent. In a run of codes of equal length each
-# character stands for `step` of the parent's; otherwise `step` is 0.
+# `size` characters at `at` of a reading stand for `start:end` of its parent. Where that is a multiple of the size, each
+# character stands for `step` of the parent's, as in a run of codes of equal length; otherwise `step` is 0.
 _Edit = tuple[int, int, int, int, int]
 
 
@@ -337,7 +330,8 @@ class _TracedReading:
             start, end = match.span()
             pieces += self.text[done:start], plain
             size += start - done
-            edits.append((size, len(plain), start, end, (end - start) // len(plain) if match.lastgroup else 0))
+            step, rest = divmod(end - start, len(plain) or 1)
+            edits.append((size, len(plain), start, end, 0 if rest else step))
             size += len(plain)
             done = end
         if not pieces:
@@ -368,7 +362,6 @@ def _decode_code(match: re.Match[str]) -> str:
 # A line break with what a mail, a log or a source file puts around it; or one string joined to another.
 _JOINED_STRINGS = re.compile(r"[\"'`] ?[+.&] ?[\"'`]")
 _WRAP = read_shape("wrap")
-_SPLIT_NUMBER = re.compile(r"[-\u2010-\u2013./()+][ \t\"'`\\]*(?:\r?\n|\\n)")
 _WORD_AFTER = re.compile(r"([A-Za-z]?[a-z]{1,19})[,.;:!?)]{0,2}(?:\s|\Z)")
 _STATEMENT = re.compile(r"[A-Za-z_][\w.-]{0,40}+ ?[:=](?![=\s]|\Z)|[A-Za-z_][\w.-]{0,40}+[:=] ")
 _WORD_BEFORE_REVERSED = re.compile(r"[,.;:!?)]{0,2}([a-z]{1,19}[A-Za-z]?)(?:[\s(\"']|\Z)")
@@ -427,50 +420,11 @@ def _fold_characters(view: _TracedReading) -> _TracedReading:
     if view.text.isascii() and not any(ch in view.text for ch in CONTROLS):
         return view
     # Accents stay: without them every finding in French would count once more.
-    odd = [ch for ch in set(view.text) if ch in LOOKALIKES or not "\u00c0" <= ch <= "\u017f"]
-    plain = {ch: text for ch in odd if (text := plain_character(ch)) != ch}
-    single = _TracedReading(view.text.translate({ord(ch): new for ch, new in plain.items() if len(new) == 1}), view)
+    odd = (ch for ch in set(view.text) if ch in LOOKALIKES or not "\u00c0" <= ch <= "\u017f")
+    changed = "".join(re.escape(ch) for ch in odd if PLAIN_CHARACTERS[ord(ch)] != ch)
     # In runs, so that a text of nothing but these costs one step per run and not per character. A null, which is gone
-    # as well, keeps the classes from being empty.
-    gone = "".join(re.escape(ch) for ch, text in plain.items() if not text)
-    wide = "".join(re.escape(ch) for ch, text in plain.items() if len(text) > 1)
-    classes = re.compile(f"[\\0{gone}]+|[\\0{wide}]")
-    return single.edit(classes.finditer(single.text), lambda match: plain[match[0][0]])
-
-
-_WORD = re.compile(r"([A-Za-z]?[a-z]{1,19})[,.;:!?)]{0,2}")
-
-
-def _is_one_number(text: str, start: int, end: int, joined: str) -> bool:
-    """Return whether digits on two lines are one number: by groups, by a sign at a line's end, or standing alone."""
-    spelled = text[start:end]
-    if _GROUPED.fullmatch(spelled) or _DASHED.fullmatch(joined):
-        return True
-    if _SPLIT_NUMBER.search(spelled) and not joined.isdigit():
-        return True
-    # Not a column of numbers: its first and its last line have no other digit.
-    before = text[max(0, start - 200) : start].rpartition("\n")[2]
-    after = text[end : end + 200].partition("\n")[0]
-    return not DIGIT.search(before + after)
-
-
-_GROUPED = read_shape("number in groups")
-_DASHED = re.compile("[0-9]{3}-[0-9]{2}-[0-9]{4}|[0-9]{4}(?:-[0-9]{4}){3}")
-
-
-def _trim_words(text: str, start: int, end: int) -> tuple[int, int]:
-    """Return the span of a secret across lines without the plain words that joining the lines glued to it."""
-    head, brk, _ = text[start:end].partition("\n")
-    if brk and (word := _WORD.fullmatch(head.strip())) and _is_word(word[1]):
-        start += len(head) + 1
-    head, brk, last = text[start:end].rpartition("\n")
-    if brk and (word := _WORD.fullmatch(last.strip(" \t>|*#\"'+"))) and _is_word(word[1]):
-        end = start + len(head)
-    # A rest on one line counts only if the search of that line found it.
-    return (start, end) if _BREAK.search(text, start, end) else (start, start)
-
-
-_BREAK = re.compile(r"\n|\\n|%0[aA]|&#1[03];|&NewLine;|[\"'`] ?[+.&] ?[\"'`]|\u2028|\u2029|\x85|u000[aA]|=0A")
+    # as well, keeps the class from being empty.
+    return view.edit(re.finditer(f"[\\0{changed}]+", view.text), lambda run: run[0].translate(PLAIN_CHARACTERS))
 
 
 # --- custom patterns

@@ -1,4 +1,4 @@
-"""The rows of `secrets.tbl`, and the one search for what they describe.
+"""Sensitive spans of a text, the rows of `secrets.tbl`, and the one search for what they describe.
 
 Every search jumps from one cheap mark (a word, a number) to the next and looks a bounded way around it, so an attacker
 cannot make the time more than linear.
@@ -7,12 +7,77 @@ cannot make the time more than linear.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import NamedTuple
 
-from lockgate.core.redaction.spans import DIGIT, PLACEHOLDER, SensitiveSpan, find_places
 from lockgate.core.tables import read_table
+from lockgate.core.text.confusables import INVISIBLE, is_wordlike
+
+# The most specific first: where two spans overlap, the earlier kind names the placeholder.
+KINDS = (
+    *"private-key api-key jwt token cookie url-credentials secret card iban national-number record-number".split(),
+    *"birth-date personal-detail email phone ip-address date address url name media custom".split(),
+)
+PLACEHOLDER = re.compile(rf"\[redacted:(?:{'|'.join(KINDS)})\]")
+DIGIT = re.compile("[0-9]")
+
+
+class SensitiveSpan(NamedTuple):
+    """A stretch of a text that must not leave the process; `said` is its decoded text where it is encoded."""
+
+    kind: str
+    start: int
+    end: int
+    said: str = ""
+
+
+# Invisible characters that Python calls printable: joiners, fillers, variation selectors, the blank of braille.
+UNSEEN = re.compile(f"[{INVISIBLE}\u2800\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def replace_half_pairs(text: str) -> str:
+    """Return the text with U+FFFD for every half of a surrogate pair, which cannot be sent as UTF-8."""
+    return text if text.isascii() else LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def lowercase_same_length(text: str) -> str:
+    """Return the text in lower case with as many characters as before; only `İ` would become two."""
+    return text.replace("\u0130", "i").lower()
+
+
+# The parts of a name in code: `getUserId`, `HTTPServer`.
+HUMP = re.compile("[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+# What hardly any word has: five consonants in a row, a q without its u, a letter three times over.
+_UNSPOKEN = re.compile(
+    r"[bcdfghjklmnpqrstvwxz]{5}|[aeiou]{4}|q(?!u)|[jvwz][bcdfgjkmpqtvwxz]|x[bdfgjkmqvwxz]|[bcdfghjklmnpqstvwxz]{2}[jqvxz]|(.)\1\1"
+)
+
+
+def is_pronounceable(letters: str) -> bool:
+    """Return whether letters could be words; of rows of sixteen random letters, one in a hundred could."""
+    return is_wordlike(letters) and _UNSPOKEN.search(letters.lower()) is None
+
+
+def mark_limit(text: str) -> int:
+    """Return how many marks an ordinary text may have; looking at each of more would take too long."""
+    return 64 + len(text) // 16
+
+
+def find_places(low: str, words: Iterable[str]) -> list[int]:
+    """Return where any of the words begins, in order; one plain search each is far faster than an alternation."""
+    found = set()
+    for word in words:
+        at = low.find(word)
+        while at >= 0:
+            found.add(at)
+            at = low.find(word, at + len(word))
+    return sorted(found)
+
+
+# --- the table
 
 Check = Callable[[re.Match[str], str], bool]
 TABLE = "secrets.tbl"
@@ -143,12 +208,12 @@ _CHECKS: dict[str, Check] = {
 }
 
 
-def check_from(name: str) -> Check:
-    """Return a check of the table; `phone:8` and `digits:5` name the fewest digits."""
+def check_from(name: str, more: Mapping[str, Check] = MappingProxyType({})) -> Check:
+    """Return a check of the table, or one of `more`; `phone:8` and `digits:5` name the fewest digits."""
     kind, _, least = name.partition(":")
     if least:
         return partial({"phone": _is_phone, "digits": _has_digits}[kind], int(least))
-    return _CHECKS[name]
+    return more.get(name) or _CHECKS[name]
 
 
 # --- the search
@@ -166,7 +231,7 @@ class SecretRow(NamedTuple):
     check: Check
 
 
-def read_rows(section: str) -> tuple[SecretRow, ...]:
+def read_rows(section: str, checks: Mapping[str, Check] = MappingProxyType({})) -> tuple[SecretRow, ...]:
     """Return the rows of `credentials`, which all rule sets remove, or of `people`."""
     rows = []
     for kind, *rulesets, at, before, pattern, check in read_secrets(section):
@@ -175,7 +240,7 @@ def read_rows(section: str) -> tuple[SecretRow, ...]:
         behind = re.compile(rf"(?:{pattern_from(before)})\Z", flags) if before != "-" else None
         body = re.compile(pattern_from(pattern), flags)
         sets = RULESETS[rulesets[0] if rulesets else "all"]
-        rows.append(SecretRow(kind, sets, words, at[0] == "~", behind, body, check_from(check)))
+        rows.append(SecretRow(kind, sets, words, at[0] == "~", behind, body, check_from(check, checks)))
     return tuple(rows)
 
 

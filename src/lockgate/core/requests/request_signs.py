@@ -1,14 +1,22 @@
-"""Signs of an attack in a *request*: a text that a client sends to an application which has a prompt of its own.
+"""The signs of an attack in a *request*: what a client sends to an application with a prompt of its own; and their sum.
 
 A client may say `new task` or `forget`, which are out of place in a text that an agent reads. So no sign is a verdict:
-each has a family and a weight, and request_grade.py adds them up. `SIGN` alone makes a request suspicious, `HALF` needs
-another half, `HINT` only makes a suspicion firmer. The cost is linear in the text, whatever it says.
+each has a family and a weight. `SIGN` alone makes a request suspicious, `HALF` needs another half, `HINT` only makes a
+suspicion firmer. The cost is linear in the text, whatever it says.
 
-1. Each word is looked up in the word classes (`_meaning_of`). It may have digits for letters (`1gn0r3`) or, if it is
-   one of the few words that attacks need, a slip of the pen.
-2. Classes in the order of a sequence, with no more words between them than it allows, are its sign. Most texts lack a
-   class of every sequence.
-3. A pattern is searched for only if its anchor is in the text. None has nested repetition.
+1. Find the signs. Each word is looked up in the word classes; it may have digits for letters (`1gn0r3`) or, if it is
+   one of the few words that attacks need, a slip of the pen. Classes in the order of a sequence, with no more words
+   between them than it allows, are its sign. A pattern is searched for only if its anchor is in the text.
+2. Weigh each where it stands. A *mention* counts half: a sign that is quoted, forbidden, talked about, or about
+   something else than the application (`MENTIONS`). With an order beside it, it is *in doubt*: it counts in full, but
+   nothing makes it sure.
+3. Keep the strongest sign of each family in each stretch, so that decoys do not hide an attack.
+4. Leave out signs made of the words of another one: they do not support it.
+5. Add up signs of different families that stand close together, and closer still if another message of a chat begins
+   between them. A full sign, or two halves, are a suspicion. A full sign beyond doubt with anything beside it is sure.
+   Broad signs count towards a suspicion only, and only in the client's own words.
+6. Grade the other readings of the text likewise. Signs that stand only there were hidden, which makes them sure; those
+   in rot13 or backwards, which puzzles are too, count as they are.
 """
 
 from __future__ import annotations
@@ -16,18 +24,30 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache, reduce
-from itertools import compress
-from operator import or_
-from typing import Final, NamedTuple, cast
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, compress, islice
+from typing import Final, NamedTuple
 
-from lockgate.core.redaction.spans import lowercase_same_length
+from lockgate.core.redaction.secret_table import lowercase_same_length
 from lockgate.core.tables import read_table
-from lockgate.core.text.scanner import PatternSet, encode
+from lockgate.core.text.scanner import PatternSet, Scan, encode
 
 SIGN, HALF, HINT = 4, 2, 1
+SUSPECTED, SURE = 4, 5
+# Signs farther apart than so many characters do not support each other.
+NEAR: Final = 1000
+# The same for signs in two messages of a chat. The parts of an order that is split over messages stand closer than
+# this; two ordinary questions with a word of a sign each do not make an attack.
+NEAR_ACROSS: Final = 100
+# A text with more signs than these repeats them to hide one: it is suspicious.
+MAX_HITS: Final = 512
+# So many signs are looked at. More are suspicious.
+MAX_WEIGHED: Final = 10_000
+# Of each family, only the strongest sign within so many characters counts.
+_STRETCH: Final = 200
+
+Span = tuple[int, int]
 TABLE: Final = "signs.tbl"
 COLUMNS: Final = ("id", "weight", "what it means", "words in order")
 _POINTS: Final = {"sign": SIGN, "half": HALF, "hint": HINT}
@@ -97,7 +117,7 @@ PATTERNS: Final = tuple(
     SignPattern(_BY_NAME[name], fill_parts(anchor), re.compile(fill_parts(pattern)))
     for name, anchor, pattern in read_table(__package__, TABLE, "patterns", ("sign", "anchor", "pattern"))
 )
-# What makes a mention of a sign, in its surroundings, and what leaves it in doubt; see request_grade.py.
+# What makes a mention of a sign, in its surroundings, and what leaves it in doubt; see `_weigh`.
 MENTIONS: Final = tuple(
     (re.compile(fill_parts(shown), re.DOTALL), re.compile(fill_parts(doubt), re.DOTALL) if doubt != "-" else None)
     for _, shown, doubt in read_table(__package__, TABLE, "mentions", ("mention", "shown by", "in doubt if"))
@@ -148,9 +168,9 @@ def search_pieces(text: str) -> Iterator[list[SignHit]]:
 
 def _places_of_sequences(text: str) -> list[tuple[RequestSign, int, int]]:
     words = [*split_words(text), ""]
-    sequences = _sequences_with_all_classes(entries := _find_entries(words))
-    classes = _places_of_classes(entries, words, sequences) if sequences else {}
-    matches = [(sequence.sign, *span) for sequence in sequences for span in _follow(sequence, classes)]
+    places = _places_of_classes(words)
+    present = (sequence for sequence in SEQUENCES if all(name in places for name in sequence.classes))
+    matches = [(sequence.sign, *span) for sequence in present for span in _follow(sequence, places)]
     return _with_places_in_text(matches, words, text) if matches else []
 
 
@@ -219,61 +239,43 @@ _LETTERS_FOR_DIGITS: Final = tuple(str.maketrans("0134578", f"o{one}eastb") for 
 _LONG_WORD: Final = 11
 _WORDS_KEPT: Final = 8192
 
-_NUMBERS: Final = {name: number for number, name in enumerate(WORD_CLASSES)}
-_NAMES: Final = {name for sequence in SEQUENCES for name in sequence.classes}
-_LISTED: Final = {name: [tuple(comparable(entry).split()) for entry in WORD_CLASSES[name]] for name in _NAMES}
-_COUNTS: Final = Counter(word for entries in _LISTED.values() for words in entries for word in words)
-# Of each entry its classes as the bits of a number, by all its words, and by its first or its last one (with `*` if
-# that may end in any way): by the rarer of the two, because `the` or `you` would cost time in every sentence.
-_ENTRIES: Final[dict[str, dict[tuple[str, ...], int]]] = {}
-for _name, _listed in _LISTED.items():
-    for _words in _listed:
-        _entries = _ENTRIES.setdefault(
-            min(_words[0], _words[-1], key=lambda word: (len(word) < 4, _COUNTS[word] / len(word))), {}
-        )
-        _entries[_words] = _entries.get(_words, 0) | 1 << _NUMBERS[_name]
-_STARRED_LENGTHS: Final = sorted({len(entry) - 1 for entry in _ENTRIES if entry.endswith("*")})
+# The classes of each entry of one word, which may end in any way if it ends with `*`. Of the longer ones the classes by
+# their first word and the second one, with all words behind the first.
+_SINGLE: Final[dict[str, list[str]]] = {}
+_LONGER: Final[dict[str, dict[str, list[tuple[list[str], str]]]]] = {}
+for _name in {name for sequence in SEQUENCES for name in sequence.classes}:
+    for _first, *_rest in (comparable(entry).split() for entry in WORD_CLASSES[_name]):
+        if _rest:
+            _LONGER.setdefault(_first, {}).setdefault(_rest[0], []).append((_rest, _name))
+        else:
+            _SINGLE.setdefault(_first, []).append(_name)
+_STARRED_LENGTHS: Final = sorted({len(entry) - 1 for entry in _SINGLE if entry.endswith("*")})
 
-# The classes of a word alone; and longer entries that begin or end with it, by the word beside it in them: where it
-# stands in the entry, all its words, and its classes.
-_Meaning = tuple[int, dict[str, list[tuple[int, list[str], int]]]]
-
-
-def _meaning_of(word: str) -> _Meaning | None:
-    """Return the entries that a word is part of, or None."""
-    alone = 0
-    longer: dict[str, list[tuple[int, list[str], int]]] = {}
-    for spelled in _spellings(word):
-        for key in (spelled, *_starred_beginnings(spelled)):
-            for listed, classes in _ENTRIES.get(key, {}).items():
-                if len(listed) == 1:
-                    alone |= classes
-                elif listed[0] == key:
-                    longer.setdefault(listed[1], []).append((0, [word, *listed[1:]], classes))
-                else:
-                    longer.setdefault(listed[-2], []).append((len(listed) - 1, [*listed[:-1], word], classes))
-        if alone or longer:
-            return alone, longer
-    return None
-
-
-def _starred_beginnings(word: str) -> list[str]:
-    """Return the entries that a word may begin with."""
-    beginnings = (f"{word[:size]}*" for size in _STARRED_LENGTHS if size <= len(word))
-    return [beginning for beginning in beginnings if beginning in _ENTRIES]
+# The classes of a word alone, and the longer entries that begin with it.
+_Meaning = tuple[list[str], dict[str, list[tuple[list[str], str]]]]
 
 
 class _KnownWords(dict[str, _Meaning | None]):
-    """The meaning of each word, filled in as words come up: twice as fast as an `lru_cache`."""
+    """The entries that each word begins, filled in as words come up: twice as fast as an `lru_cache`."""
 
     def __missing__(self, word: str) -> _Meaning | None:
         if len(self) >= _WORDS_KEPT:
             self.clear()
-        self[word] = meaning = _meaning_of(word)
+        meanings = (
+            ([name for key in _keys_of(spelled) for name in _SINGLE.get(key, ())], _LONGER.get(spelled, {}))
+            for spelled in _spellings(word)
+        )
+        self[word] = meaning = next((meaning for meaning in meanings if any(meaning)), None)
         return meaning
 
 
 _KNOWN_WORDS: Final = _KnownWords()
+
+
+def _keys_of(word: str) -> Iterator[str]:
+    """Yield a word, and the entries that it may begin with."""
+    yield word
+    yield from (f"{word[:size]}*" for size in _STARRED_LENGTHS if size <= len(word))
 
 
 def _spellings(word: str) -> Iterator[str]:
@@ -314,56 +316,30 @@ def _is_within(word: str, meant: str, slips: int) -> bool:
 _SHORTEST_SENTENCE: Final = 3
 # Added to the numbers of the words after the end of a sentence: no gap is so large, and no piece has so many words.
 _APART: Final = 1 << 16
-# Each sequence with its classes as the bits of a number.
-_NEEDED: Final = [(sequence, sum({1 << _NUMBERS[name] for name in sequence.classes})) for sequence in SEQUENCES]
 
-# The first and the last word of an entry, and its classes as the bits of a number.
-_Entry = tuple[int, int, int]
 # The first and the last word of the entries of each class.
-_Places = dict[str, list[tuple[int, int]]]
+_Places = Mapping[str, list[tuple[int, int]]]
 
 
-def _find_entries(words: list[str]) -> list[_Entry]:
-    """Return the entries of word classes that stand among words, which end with an empty one."""
-    entries: list[_Entry] = []
-    meanings = list(map(_KNOWN_WORDS.__getitem__, words))
-    # Most words have no meaning here; passing over those in Python took half of the time.
-    for at in compress(range(len(words) - 1), meanings):
-        alone, longer = cast("_Meaning", meanings[at])
-        if alone:
-            entries.append((at, at, alone))
-        for word in (words[at + 1], words[at - 1]) if longer else ():
-            for before, listed, classes in longer.get(word, ()):
-                first = at - before
-                if first >= 0 and words[first : first + len(listed)] == listed:
-                    entries.append((first, first + len(listed) - 1, classes))
-    return entries
+def _places_of_classes(words: list[str]) -> _Places:
+    """Return the places of the classes among words, which end with an empty one.
 
-
-def _sequences_with_all_classes(entries: list[_Entry]) -> list[WordSequence]:
-    """Return the sequences of which every class has an entry: few, in nearly every text."""
-    present = reduce(or_, (classes for _, _, classes in entries), 0)
-    return [sequence for sequence, needed in _NEEDED if needed & present == needed]
-
-
-def _places_of_classes(entries: list[_Entry], words: list[str], sequences: list[WordSequence]) -> _Places:
-    """Return the places of the classes of sequences, in numbers that are far apart if a sentence ends between them."""
-    places: _Places = {name: [] for sequence in sequences for name in sequence.classes}
-    bits = sum(1 << _NUMBERS[name] for name in places)
+    The numbers of two words are far apart if a sentence ends between them.
+    """
+    places: dict[str, list[tuple[int, int]]] = defaultdict(list)
     ends = [at for at, word in enumerate(words) if word == _END]
     # Of each end of a sentence that is long enough to be one.
     borders = [end for before, end in zip([-1, *ends], ends, strict=False) if end - before > _SHORTEST_SENTENCE]
-    for first, last, classes in entries:
-        if classes & bits:
-            sentence = _APART * bisect(borders, first)
-            for name in _names_of(classes & bits):
-                places[name].append((sentence + first, sentence + last))
+    meanings = list(map(_KNOWN_WORDS.__getitem__, words))
+    # Most words have no meaning here; passing over those in Python took half of the time.
+    for at, meaning in compress(enumerate(meanings), meanings):
+        number = at + _APART * bisect(borders, at)
+        for name in meaning[0] if meaning else ():
+            places[name].append((number, number))
+        for rest, name in meaning[1].get(words[at + 1], ()) if meaning else ():
+            if words[at + 1 : at + 1 + len(rest)] == rest:
+                places[name].append((number, number + len(rest)))
     return places
-
-
-@lru_cache(_WORDS_KEPT)
-def _names_of(classes: int) -> tuple[str, ...]:
-    return tuple(name for name, number in _NUMBERS.items() if classes >> number & 1)
 
 
 def _follow(sequence: WordSequence, places: _Places) -> list[tuple[int, int]]:
@@ -424,3 +400,244 @@ def make_ready() -> None:
 def decode_letters(text: str) -> list[str]:
     """Return a comparable text in the codes that it may be in: rot13, backwards, or with each word backwards."""
     return [_CODES[name](text) for name in sorted(_CODES.keys() & _ANCHORS.find_in(text))]
+
+
+# --- the grade
+
+
+class Grade(NamedTuple):
+    """What the signs say: nothing, suspected or sure; their names, and where they stand in the text."""
+
+    sure: bool = False
+    suspected: bool = False
+    rules: tuple[str, ...] = ()
+    spans: tuple[Span, ...] = ()
+
+
+class TextGrade(NamedTuple):
+    """The points of the strongest stretch of a text, its signs, whether they are sure, and points without broad signs.
+
+    Broad signs add to a suspicion only: they make nothing sure, and take nothing from what is.
+    """
+
+    points: int
+    hits: list[SignHit]
+    sure: bool
+    narrow: int
+
+    @property
+    def kinds(self) -> set[tuple[str, bool, int]]:
+        """The families of its signs with their weights: half a sign in plain sight is no cover for a hidden one."""
+        return {(hit.sign.family, hit.sign.is_broad, hit.sign.points) for hit in self.hits}
+
+
+# --- 2. weigh
+
+# A sign is weighed in its surroundings: its family, the sentence before it, its words, and what follows, with marks
+# between them. The ends of clauses before it are marked as well. The table has the mentions in these terms.
+_SENTENCE, _WORDS, _AFTER, _CLAUSE = MARKS
+_SENTENCE_ENDS: Final = re.compile(r"[.!?\n]")
+# A report behind a colon belongs to what stands before it; an order behind a colon does not.
+_CLAUSE_END: Final = re.compile(r"[,;\uff0c\uff1b\uff1a](?!\w)|:(?!\w| (?:an?|one|our|some) )")
+
+
+def _weigh(hit: SignHit, text: str) -> SignHit:
+    """Return a sign with its points where it stands in a text without marks."""
+    if hit.sign.points == HINT:
+        return hit
+    before, after = text[max(0, hit.start - 200) : hit.start], text[hit.end : hit.end + 200]
+    half = hit._replace(points=hit.sign.points // 2)
+    # A pasted document, which speaks to the machine that reads it, stands in quotes as well.
+    if hit.sign.family != "machine" and _is_quoted(before.rpartition("\n")[2], after.partition("\n")[0]):
+        return half
+    sentence, words = _SENTENCE_ENDS.split(before)[-1], text[hit.start : hit.end]
+    around = f"{hit.sign.family}{_SENTENCE}{_CLAUSE_END.sub(_CLAUSE, sentence)}{_WORDS}{words}{_AFTER}{after}"
+    for shown, doubt in MENTIONS:
+        if shown.search(around):
+            return hit._replace(firm=False) if doubt and doubt.search(around) else half
+    return hit
+
+
+_QUOTES: Final = ('""', "''", "``", "\u201c\u201d", "\u201e\u201c", '\u201e"', "\u2018\u2019", "\u00ab\u00bb")
+_PROSE_BEFORE: Final = re.compile(r"\w[,:]? +[^\W\d_]+[,:]? ?$")
+_PROSE_AFTER: Final = re.compile(r"^[.,!?]? ?[^\W\d_]+(?: +[^\W\d_]|[.!?]*$)")
+
+
+def _is_quoted(before: str, after: str) -> bool:
+    """Return whether a sign is quoted in prose. Marks around a whole value, as in JSON, quote nothing."""
+    for opening, closing in _QUOTES:
+        opened = before.rfind(opening)
+        if opening == closing:
+            # An apostrophe inside a word opens nothing.
+            marks = [mark.start() for mark in re.finditer(rf"(?<!\w){opening}" if opening == "'" else opening, before)]
+            opened = marks[-1] if len(marks) % 2 else -1
+        elif closing in before[opened + 1 :]:
+            opened = -1
+        behind = after.partition(closing)
+        if opened >= 0 and behind[1] and (_PROSE_BEFORE.search(before[:opened]) or _PROSE_AFTER.match(behind[2])):
+            return True
+    return False
+
+
+# --- 3. to 5.
+
+
+def grade_text(text: str, breaks: Sequence[int] = (), own: Sequence[Span] | None = None) -> TextGrade:
+    """Return the grade of one reading of a text.
+
+    `breaks` are the places where another message of a chat begins, `own` those of the client's own words: only there do
+    broad signs count, or everywhere if it is None.
+    """
+    folded = comparable(text)
+    if len(folded) != len(text):
+        # Half a surrogate pair was left out, so the places are wrong: all is one message of the client.
+        breaks, own = (), None
+    found = list(islice(_find_signs(folded, own), MAX_WEIGHED))
+    too_many = len(found) >= MAX_WEIGHED or sum(not hit.sign.is_broad for hit in found) >= MAX_HITS
+    most = {hit.sign.family: hit.points for hit in sorted(found, key=lambda hit: hit.points)}
+    if not too_many and sum(most.values()) < SUSPECTED:
+        return TextGrade(0, [], sure=False, narrow=0)
+    hits = _keep_strongest(found, folded, breaks)
+    narrow, sure = _add_up([hit for hit in hits if not hit.sign.is_broad], breaks)
+    points = max(narrow, _add_up(hits, breaks)[0])
+    return TextGrade(max(points, SUSPECTED) if too_many else points, hits, sure, narrow)
+
+
+def _find_signs(text: str, own: Sequence[Span] | None) -> Iterator[SignHit]:
+    for hit in chain.from_iterable(search_pieces(text)):
+        if not hit.sign.is_broad or own is None or _is_own((hit.start, hit.end), own):
+            yield hit
+
+
+def _is_own(span: Span, own: Sequence[Span]) -> bool:
+    """Return whether a span has a part of the client's own words in it."""
+    place = bisect(own, (span[1], span[1])) - 1
+    return place >= 0 and span[0] < own[place][1]
+
+
+def _keep_strongest(found: Iterable[SignHit], text: str, breaks: Sequence[int]) -> list[SignHit]:
+    """Return the strongest sign of each family in each stretch of each message; only what may be it is weighed."""
+    kept: dict[tuple[str, bool, int, int], SignHit] = {}
+    for hit in found:
+        place = hit.sign.family, hit.sign.is_broad, hit.start // _STRETCH, bisect(breaks, hit.start)
+        best = kept.get(place)
+        if best is None or hit.strength > best.strength:
+            weighed = _weigh(hit, text)
+            if best is None or weighed.strength > best.strength:
+                kept[place] = weighed
+    return list(kept.values())
+
+
+def _has_the_words_of(other: SignHit, hit: SignHit) -> bool:
+    """Return whether a hit is the beginning or the end of a full sign; what stands in a gap of it is no part."""
+    if (other.start, other.end) == (hit.start, hit.end):
+        return True
+    is_part = other.start <= hit.start and hit.end <= other.end
+    return is_part and (other.start == hit.start or other.end == hit.end) and other.sign.points == SIGN
+
+
+def _add_up(hits: list[SignHit], breaks: Sequence[int]) -> tuple[int, bool]:
+    """Return the highest sum of points of different families within reach, and whether one is sure.
+
+    Signs made of the words of another one are left out.
+    """
+    best, sure = 0, False
+    reached: list[SignHit] = []
+    for hit in sorted(hits, key=lambda hit: (hit.start, -hit.end, -hit.points)):
+        if any(_has_the_words_of(other, hit) for other in reached):
+            continue
+        reached = [*(other for other in reached if _is_in_reach(other, hit, breaks)), hit]
+        # Neither a hint nor a part to play counts without another sign.
+        if all(other.sign.points == HINT or other.sign.family == "cast" for other in reached):
+            continue
+        tops = {other.sign.family: (other.points, other.firm) for other in sorted(reached, key=lambda one: one[3:])}
+        total = sum(points for points, _ in tops.values())
+        best = max(best, total)
+        sure = sure or ((SIGN, True) in tops.values() and total >= SURE)
+    return best, sure
+
+
+def _is_in_reach(earlier: SignHit, hit: SignHit, breaks: Sequence[int]) -> bool:
+    is_across = hit.start - earlier.end > NEAR_ACROSS and bisect(breaks, earlier.end) < bisect(breaks, hit.start)
+    return hit.start - earlier.start <= NEAR and not is_across
+
+
+# --- 6. readings
+
+
+def grade_scan(text: str, scan: Scan | None, breaks: Sequence[int] = (), own: Sequence[Span] | None = None) -> Grade:
+    """Return the grade of a text in all its readings; `breaks` and `own` as for `grade_text`."""
+    plain = grade_text(text, breaks, own)
+    points, sure = plain.points, plain.sure
+    named = _hits_to_name(plain)
+    rules = [hit.sign.rule for hit in named]
+    spans = [(hit.start, min(hit.end, len(text))) for hit in named]
+    for reading, span, is_hidden in _other_readings(text, scan):
+        inner = grade_text(reading, own=None if own is None or _is_own(span, own) else ())
+        unseen = inner.kinds - plain.kinds
+        if inner.points >= SUSPECTED and unseen:
+            points += inner.points
+            # What only this reading shows may be broad signs alone.
+            is_narrow = not all(is_broad for _, is_broad, _ in unseen)
+            sure |= is_narrow and (inner.sure or (is_hidden and inner.narrow >= SUSPECTED))
+            rules += [*(hit.sign.rule for hit in _hits_to_name(inner)), "request:hidden-reading"]
+            spans.append(span)
+    if points < SUSPECTED:
+        return Grade()
+    return Grade(sure, True, tuple(dict.fromkeys(rules)), tuple(dict.fromkeys(spans)))
+
+
+def _hits_to_name(grade: TextGrade) -> list[SignHit]:
+    """Return the signs to name as the reason: broad ones only where the others are not enough."""
+    return grade.hits if grade.narrow < SUSPECTED else [hit for hit in grade.hits if not hit.sign.is_broad]
+
+
+def _other_readings(text: str, scan: Scan | None) -> Iterator[tuple[str, tuple[int, int], bool]]:
+    """Yield the other readings of a text, where they stand in it, and whether that alone shows an intent to hide."""
+    for part in () if scan is None else scan.parts:
+        if part.how != "raw":
+            yield part.data.decode("utf-8", "replace"), (part.start, part.end), True
+    for decoded in decode_letters(comparable(text)):
+        yield decoded, (0, len(text)), False
+
+
+# --- the operator's own prompt
+#
+# It forbids the moves of attackers, and gives the model a part to play. Both are signs of an attack in a client's words
+# and usual in the operator's, so they are left out. All else counts: a client may write the whole body.
+
+_BEFORE, _BEHIND = 200, 120
+
+
+def spare_guards(text: str) -> str:
+    """Return the operator's prompt without what it forbids, and without the part that it gives the model to play."""
+    folded = comparable(text)
+    # The places are those of the text itself only if none of its characters was left out.
+    if len(folded) != len(text):
+        return text
+    hits: list[SignHit] = []
+    for piece in search_pieces(folded):
+        hits += [_weigh(hit, folded) for hit in piece]
+        if len(hits) > MAX_HITS:
+            return text
+    guards = [hit for hit in hits if hit.sign.points > HINT and _is_guard(folded, hit)]
+    counted = [hit for hit in hits if hit.sign.points > HINT and hit not in guards]
+    spared, at = "", 0
+    for hit in sorted(guards, key=lambda hit: hit.start):
+        if not any(hit.start < other.end and other.start < hit.end for other in counted):
+            spared += text[at : hit.start]
+            at = max(at, hit.end)
+    return spared + text[at:]
+
+
+def _is_guard(text: str, hit: SignHit) -> bool:
+    # A prompt is about rules, tools and makers. The grade counts a sign half that is negated, quoted or talked about.
+    if hit.sign.is_broad or hit.sign.family == "cast" or hit.points < hit.sign.points:
+        return True
+    if not hit.firm:
+        return False
+    before = re.split(r"[.!?\n]", text[max(0, hit.start - _BEFORE) : hit.start])[-1]
+    behind = text[hit.end : hit.end + _BEHIND]
+    if GUARDS["forbidden"].search(before) or GUARDS["forbidden inside"].search(text, hit.start, hit.end):
+        return True
+    return GUARDS["asked"].search(before) is not None and GUARDS["refused"].search(behind) is not None

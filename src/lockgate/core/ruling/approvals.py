@@ -24,9 +24,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from lockgate.core.errors import InvalidCall, has_half_pair, quoted
-from lockgate.core.strict_json import InvalidJson, JsonReader
-from lockgate.core.vocabulary import Decision, Effect, Finding, Origin
-from lockgate.core.wire import record_from_dict, record_to_dict
+from lockgate.core.vocabulary import Decision, Effect, Finding, Origin, record_from_dict, record_to_dict
 
 # A person cannot approve what does not fit a screen. Python may be set to print no integer of more bits than these.
 MAX_ARGUMENTS, MAX_DEPTH, MAX_VALUES, MAX_NAME, MAX_INTEGER_BITS = 1 << 18, 64, 100_000, 1_000, 2_048
@@ -46,7 +44,6 @@ FINISH, STEP = "finish_step", "step"
 
 _SCHEMA = "lockgate approval/1"
 _ID = re.compile("[0-9a-z]{8,64}")
-_READER = JsonReader(floats="all")
 # What a person is shown: findings and origins, characters around an origin, and of each text; values of a call's line.
 _MOST_GROUNDS, _AROUND, _MOST_TEXT, _MOST_EXPLANATION, _MOST_GOAL = 24, 160, 400, 4_000, 2_000
 _MOST_NAMED, _MOST_NAMED_TEXT = 12, 80
@@ -145,10 +142,11 @@ def canonical_json(arguments: Mapping[str, object]) -> str:
 def arguments_from_canonical(text: str) -> dict[str, object]:
     """The arguments that a canonical text stands for: what a host should run once it may."""
     try:
-        value = _READER.read(text)
+        value = json.loads(text)
+        # Two keys of one name, NaN and whatever else parsers disagree about are in no canonical text.
         if isinstance(value, dict) and canonical_json(value) == text:
             return value
-    except InvalidJson:
+    except (ValueError, RecursionError, InvalidCall):
         pass
     raise InvalidCall("these arguments are not in their canonical form")
 
@@ -647,34 +645,3 @@ def details_from_json(text: str) -> ShownDetails:
         return record_from_dict(ShownDetails, json.loads(text))
     except (TypeError, ValueError, KeyError, RecursionError) as error:
         raise ValueError("not what a person was shown") from error
-
-
-def approval_to_dict(approval: Approval) -> dict[str, object]:
-    """The keys that other programs read."""
-    from lockgate.core.ruling.grants import offer_to_dict, offers_from_pending
-
-    pending, answer = approval.pending, approval.answered
-    shown = record_to_dict(pending.shown)
-    replaces, files = shown.pop("replaces"), shown.pop("files")
-    del shown["facts"]
-    return {
-        "id": pending.id,
-        "state": approval.state.value,
-        "session": pending.session,
-        "tool": pending.tool,
-        "arguments": arguments_from_canonical(pending.arguments),
-        "would_do": describe_call(pending.bound),
-        "digest": pending.digest,
-        "policy": pending.policy_hash,
-        "context": pending.bound.context,
-        "files": files,
-        "created_s": pending.created_s,
-        "expires_s": pending.expires_s,
-        "answered": answer and record_to_dict(answer),
-        "ended_s": approval.ended_s or None,
-        "why": approval.why,
-        "replaces": replaces,
-        "shown": shown,
-        "offers": [offer_to_dict(offer) for offer in offers_from_pending(pending)],
-        "barred": pending.shown.facts.barred,
-    }

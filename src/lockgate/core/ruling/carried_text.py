@@ -24,22 +24,20 @@ from zlib import adler32, crc32
 
 from lockgate.core.errors import printable
 from lockgate.core.ruling.arguments import Leaf
-from lockgate.core.ruling.candidates import find_candidates
+from lockgate.core.ruling.candidates import Candidate, find_candidates
 from lockgate.core.ruling.context import CarriedFrom, Context
+from lockgate.core.ruling.effects.activity import WRITES, Change
+from lockgate.core.ruling.effects.programs.loaded_files import LOADS, acts_when_run
 from lockgate.core.ruling.effects.project import is_shared_host, normalize_path
-from lockgate.core.ruling.index import IndexedReading
+from lockgate.core.ruling.index import IndexedReading, Places
 from lockgate.core.ruling.targets import is_local_host
 from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.text.imperatives import prepare, split_words
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Effect, Severity
 
-# Effects that leave a text where an agent may read it again; the target of the first ones is a file.
-_FILE_KINDS = frozenset(
-    "changes-agent-file changes-pipeline edits-project installs-hook writes-outside writes-scratch "
-    "writes-startup-file".split()
-)
-_KEEPING_KINDS = _FILE_KINDS | frozenset(
+# Effects that leave a text where an agent may read it again.
+_KEEPING_KINDS = WRITES | frozenset(
     "adds-dependency changes-own-note changes-record commits computes embeds-address embeds-remote-code "
     "instructs-agent publishes publishes-link runs-program schedules-job sends-data sends-message shares "
     "shows-remote-content unknown-act unreadable weakens-setting".split()
@@ -134,6 +132,37 @@ def mark_file(path: str, source: str, *, is_ordered: bool = False) -> DerivedTex
     return DerivedText((_file_print(path, is_ordered=is_ordered),), source, "", path)
 
 
+def mark_acting_files(context: Context, changes: Sequence[Change]) -> list[DerivedText]:
+    """Return marks of the files that a call writes which do more than work here when they are run or loaded.
+
+    It counts where untrusted text was read: a later session has not read it, and runs what it made of the file.
+    """
+    foreign = context.find_foreign() if changes else ()
+    if not foreign:
+        return []
+    suspect = context.alarming_blocks()
+    source = next((reading.source for reading in foreign if reading.block in suspect), foreign[-1].source)
+    shown = printable(_SECRET_PARTS.sub("", source), 200)
+    activity = context.activity.after((), changes)
+    contents = {path: activity.find(path) for path in dict.fromkeys(change.path for change in changes)}
+    return [
+        mark_file(path, shown)
+        for path, content in contents.items()
+        if content is not None and acts_when_run(path, content, context.project)
+    ]
+
+
+def find_carried_files(hits: Iterable[CarriedHit]) -> dict[str, CarriedHit]:
+    """Return the files that are marked each by itself, by their paths."""
+    return {hit.path: hit for hit in hits if hit.path.strip("/") and not hit.shared.isdisjoint(_FILE_MARKS)}
+
+
+def list_loaded(asked: str) -> list[str]:
+    """Return the files that the programs in a command load without being told."""
+    names = (word.rpartition("/")[2] for word in _WORDS_OF_CALL.findall(asked)[:_MAX_PLACES])
+    return [file for name in names for file in LOADS.get(name, ((),))[0]]
+
+
 def _file_print(path: str, *, is_ordered: bool = False) -> Fingerprint:
     # No word of a text begins with this byte.
     name = b"\0" + path.lower().rpartition("/")[2].encode("utf-8", "replace")
@@ -219,7 +248,7 @@ def weigh_hits(
 
 def _weigh(hit: CarriedHit, places: Sequence[str]) -> CarriedFrom | None:
     shared = hit.shared
-    is_same_file = bool(hit.path) and any(_is_same_path(hit.path, place) for place in places)
+    is_same_file = bool(hit.path) and any(_lies_in(place, hit.path) for place in places)
     is_marked = not shared.isdisjoint(_FILE_MARKS) and any(_lies_in(place, hit.path) for place in places)
     if not (is_marked or shared - _FILE_MARKS):
         return None
@@ -244,11 +273,6 @@ def _lies_in(place: str, path: str) -> bool:
     return f"/{path}/" in f"/{place}/" or f"{path}/".endswith(f"/{place}/")
 
 
-def _is_same_path(one: str, other: str) -> bool:
-    short, long = sorted((one.strip("'\""), other.strip("'\"")), key=len)
-    return bool(short) and f"/{long}".endswith(f"/{short.removeprefix('./').lstrip('/')}")
-
-
 def find_derived(
     context: Context,
     leaves: Sequence[Leaf],
@@ -264,7 +288,7 @@ def find_derived(
     `copied_from`. `folder` is what relative paths start from.
     """
     text = "\n".join(leaf.text for leaf in leaves)
-    written, saved = _targets_of(effects, _FILE_KINDS), []
+    written, saved = _targets_of(effects, WRITES), []
     # What a filter has rewritten is called a download as well.
     if copied_from or "://" in text or any(effect.severity >= Severity.REACHES_OUT for effect in effects):
         saved = _targets_of(effects, {"downloads-file"}) + (written if copied_from else [])
@@ -375,22 +399,13 @@ class _DerivationSearch:
         values.sort(key=lambda row: (not row[1], row[0].isalnum()))
         self._is_cut = self._is_cut or len(values) > _MAX_VALUES
         for value, is_address in values[:_MAX_VALUES]:
-            words = split_words(value)
-            holding = self._readings_with(value, words)
-            is_ordered = bool(holding) and self._is_ordered(value, holding)
-            if is_ordered or (holding and is_address and not value.isalnum()):
+            places = self._find_places(value)
+            is_ordered = any(held.is_ordered(candidate, self._budget) for candidate, held in places)
+            if is_ordered or (places and is_address and not value.isalnum()):
                 ordered = FingerprintKind.ORDERED_ADDRESS if is_address else FingerprintKind.ORDERED_NAME
                 kind, weight = (ordered, _RUN) if is_ordered else (FingerprintKind.ADDRESS, 1)
-                self._add(holding[0], weight, [Fingerprint(_hash(value), kind, max(words, key=len))])
-
-    def _readings_with(self, value: bytes, words: Sequence[bytes]) -> list[IndexedReading]:
-        return [
-            reading
-            for reading in self._foreign
-            if all(word in reading.words for word in words)
-            and self._budget.take_pass(len(reading.text.prepared))
-            and value in reading.text.prepared
-        ]
+                word = max(split_words(value), key=len)
+                self._add(places[0][1].reading, weight, [Fingerprint(_hash(value), kind, word)])
 
     def _is_no_news(self, value: bytes) -> bool:
         """Return whether the user or the project names it, or it says nothing about who is reached."""
@@ -406,16 +421,17 @@ class _DerivationSearch:
             or self._context.goal.contains_address(value, self._budget)
         )
 
-    def _is_ordered(self, value: bytes, holding: Sequence[IndexedReading]) -> bool:
+    def _find_places(self, value: bytes) -> list[tuple[Candidate, Places]]:
+        """Return where untrusted texts have this value."""
         leaf = Leaf("value", value.decode("utf-8", "replace"))
-        candidates = find_candidates(leaf, self._context.index.words)
-        blocks = {reading.block for reading in holding}
-        return any(
-            held.reading.block in blocks and held.is_ordered(candidate, self._budget)
-            for candidate in candidates
+        blocks, index = {reading.block for reading in self._foreign}, self._context.index
+        return [
+            (candidate, held)
+            for candidate in find_candidates(leaf, index.words)
             if candidate.piece == value
-            for held in self._context.index.find(candidate, self._budget)
-        )
+            for held in index.find(candidate, self._budget)
+            if held.reading.block in blocks and value in held.reading.text.prepared
+        ]
 
 
 def _find_values(prepared: bytes) -> dict[bytes, bool]:

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 
 from lockgate.core.errors import InvalidBlock, quoted
 from lockgate.core.ruling.arguments import Leaf
-from lockgate.core.ruling.effects.activity import NO_ACTIVITY
-from lockgate.core.ruling.effects.manifests import learn_from_reading
-from lockgate.core.ruling.effects.project import NO_PROJECT, Place
+from lockgate.core.ruling.effects.activity import NO_ACTIVITY, Change
+from lockgate.core.ruling.effects.carried_secrets import digests_of_secrets, shows_secrets
+from lockgate.core.ruling.effects.own_paths import may_lead_to_own
+from lockgate.core.ruling.effects.project import NO_PROJECT, Place, learn_from_reading
 from lockgate.core.ruling.goal import VENDORED, Goal, delegated_names, is_delegated_to
 from lockgate.core.ruling.index import Index, IndexedReading, TextIndex
 from lockgate.core.ruling.tool_risk import canonical_tool
@@ -158,7 +159,11 @@ class Context:
         if tool in self._reached_out:
             self._reached_out.discard(tool)
             self._fetched.add(block.id)
-        if (asked := self._awaited.pop(tool, None)) is not None:
+        asked = self._awaited.pop(tool, None)
+        texts = [asked] if asked is not None else [*chain(*self._sought.get(tool, ()))]
+        if shows_secrets(tool, texts):
+            self.activity = self.activity.having_read(digests_of_secrets(block.content))
+        if asked is not None:
             self.produced_by[block.id] = asked
             if not self.activity.is_full:
                 self.project = learn_from_reading(self.project, tool, asked, block.content, self.activity.written)
@@ -182,9 +187,13 @@ class Context:
         if labels := inherited.union(*(labels_of(source, self._label_rows) for source in sources)):
             self.labels[block.id] = labels
 
-    def remember_call(self, tool: str, leaves: Sequence[Leaf], effects: Sequence[Effect] = ()) -> None:
+    def remember_call(
+        self, tool: str, leaves: Sequence[Leaf], effects: Sequence[Effect] = (), changes: Sequence[Change] = ()
+    ) -> None:
         """Note a call that runs: its result may come as the next block of its tool, and it may leave files behind."""
-        self.activity = self.activity.after(effects)
+        self.activity = self.activity.after(effects, changes)
+        if any(may_lead_to_own(change.text or "", self.project) for change in changes):
+            self.activity = self.activity._replace(is_near_own=True)
         if len(self._awaited) >= _MAX_AWAITED or len(self._sought) >= _MAX_AWAITED:
             self._awaited.clear()
             self._sought.clear()

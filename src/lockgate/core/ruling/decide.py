@@ -11,7 +11,7 @@ dictates word for word. Wide needs a judge that has shown in an exam that it can
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from lockgate.core.ruling.effects.effect import KINDS, SPENDS, Effect, Severity
 from lockgate.core.ruling.effects.tool_arguments import ROLES, has_role, is_place
 from lockgate.core.ruling.explanations import DICTATED, EFFECT, FORBIDDEN, LOOKALIKE, describe_effect
 from lockgate.core.ruling.goal import names_of, names_other_protection
+from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.provenance import GROUPS, STRENGTH, Lookup, Trace, is_form_field
 from lockgate.core.ruling.standing import Authority, JudgeStanding
 from lockgate.core.ruling.targets import find_alike
@@ -98,12 +99,14 @@ class EffectCheck:
         first: int = 0,
         delegated: frozenset[str] = frozenset(),
         leaves: Sequence[Leaf] = (),
+        is_own: Callable[[str], bool] | None = None,
         *,
         only_requests: bool = False,
         only_effects: bool = False,
     ) -> None:
         self._context, self._tool, self._leaves, self._only_effects = context, tool, leaves, only_effects
         self._goal, self._project = context.goal, context.project
+        self._is_own = is_own or Policy().is_own
         self._lookup = Lookup(context, tool, first, delegated, leaves, only_requests=only_requests)
         self._is_payee_told = False
         # Where untrusted text names the target of a finding.
@@ -231,12 +234,12 @@ class EffectCheck:
         return self._goal.contains_address(name, self._lookup.budget, trusted_only=True)
 
     def _is_known_to_project(self, effect: Effect) -> bool:
-        """Return whether the project's own files name an effect's target.
+        """Return whether the project's own files name an effect's target, or it is the operator's own.
 
         A package is none of its packages by now: the reading of a command, which knows the registry, has looked.
         """
         is_remote = effect.kind == "pushes" and effect.target in self._project.remotes
-        return is_remote or self._project.has_host(effect.target)
+        return is_remote or self._project.has_host(effect.target) or self._is_own(effect.target)
 
     def _find_aims(self, effect: Effect) -> list[str]:
         """Return what an effect is aimed at: its target, whom a command lets in there, or the file to open."""

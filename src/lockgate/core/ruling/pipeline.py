@@ -51,7 +51,7 @@ from lockgate.core.ruling.scope.border import border_from_scope
 from lockgate.core.ruling.scope.crossings import find_crossings
 from lockgate.core.ruling.self_protection import find_tampering, findings_from_effects, is_unrelated
 from lockgate.core.ruling.tool_call import ToolCall
-from lockgate.core.ruling.tool_risk import may_reach_any_address, tool_risk
+from lockgate.core.ruling.tool_risk import read_tool_name, tool_risk
 from lockgate.core.text.imperatives import prepare, split_words
 from lockgate.core.text.rules import RULES_BY_ID, Scope
 from lockgate.core.text.scanner import Scanner, encode
@@ -140,6 +140,7 @@ class _Review:
     always: list[Finding] = field(default_factory=list)
     scan: ArgumentScan | None = None
     effects: tuple[Effect, ...] = ()
+    all_effects: tuple[Effect, ...] = ()
     delegated: frozenset[str] | None = None
 
     @property
@@ -197,7 +198,10 @@ class _Review:
         return any(sink_from_argument(effect.argument) in ("command", "path") for effect in self.effects)
 
     def read_effects(self) -> tuple[Effect, ...]:
-        return effects_of(self.call, self.context.project, self.context.activity, leaves=self.leaves)
+        """Return what the call would do; it is read once."""
+        if not self.all_effects:
+            self.all_effects = effects_of(self.call, self.context.project, self.context.activity, leaves=self.leaves)
+        return self.all_effects
 
     def find_delegated(self) -> frozenset[str]:
         """Return the blocks whose orders the user told the agent to follow, where this call may be one of them."""
@@ -260,7 +264,7 @@ def begin(
 
 def _risk_from_name(call: ToolCall, policy: Policy, text: str) -> Risk:
     # A request for an address carries the address to the server behind it: reading can send data out.
-    if call.findings or ("://" in text and may_reach_any_address(call.tool)):
+    if call.findings or ("://" in text and not read_tool_name(call.tool).known):
         return Risk.HIGH
     return tool_risk(call.tool, additional=policy.high_risk_tools, annotations=call.annotations)
 
@@ -288,7 +292,9 @@ def _check_self_protection(review: _Review) -> None:
     if not is_unrelated(review.text):
         review.always += find_tampering(review.leaves, review.scanner, looks=review.risk is Risk.LOW)
     context, known = review.context, {finding.rule for finding in review.always}
-    effects = own_effects_of(review.call, context.project, context.activity, leaves=review.leaves)
+    effects = own_effects_of(
+        review.call, context.project, context.activity, leaves=review.leaves, read_effects=review.read_effects
+    )
     review.always += [finding for finding in findings_from_effects(effects) if finding.rule not in known]
 
 
@@ -383,6 +389,7 @@ def _check_origins(review: _Review, decoded: Sequence[Leaf] = ()) -> Checked:
         review.first_recent,
         review.find_delegated(),
         [*review.leaves, *decoded],
+        review.policy.is_own,
         only_requests=review.only_requests,
         only_effects=review.is_command_or_file,
     )

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
@@ -12,7 +13,7 @@ from operator import add, and_, or_
 from typing import Any
 
 from lockgate.core.errors import InvalidConfig, has_half_pair, quoted
-from lockgate.core.vocabulary import Action, Mode, Risk, Trust
+from lockgate.core.vocabulary import WOULD_BE, Action, Decision, Finding, Mode, Reason, Risk, Trust
 
 # A policy file may come with a repository: these and `pattern_cost.py` bound what compiling its patterns can cost.
 MAX_PATTERNS, MAX_PATTERN_LENGTH = 500, 1_000
@@ -132,11 +133,50 @@ def _tool_names(values: object, name: str) -> tuple[str, ...]:
     return tools
 
 
+# What the operator's own places look like, each with an example. None is written with a port, a login or a star.
+_HOST = r"(?:[a-z0-9_-]{1,63}\.)*[a-z0-9_-]{1,63}"
+_OWN = {
+    "own_hosts": (rf"{_HOST}|[0-9a-f:]{{2,39}}", "build.our.example"),
+    "own_domains": (rf"(?:[a-z0-9_-]{{1,63}}\.)+{_HOST}", "our.example"),
+    "own_addresses": (rf"[^\s@]{{1,64}}@{_HOST}", "ops@our.example"),
+    "own_registries": (rf"{_HOST}(?:/[\w./-]{{1,100}})?", "registry.our.example"),
+    "own_accounts": (r"[^\s@/]{4,100}", "DE89 3704 0044 0532 0130 00"),
+}
+
+
+def _fold_own(text: str, name: str) -> str:
+    return (re.sub(r"[\s-]", "", text) if name == "own_accounts" else text.strip()).lower()
+
+
+def _own(values: object, name: str) -> tuple[str, ...]:
+    entries = tuple(sorted({_fold_own(text, name) for text in _texts(values, name)}))
+    pattern, example = _OWN[name]
+    if len(entries) > MAX_PATTERNS:
+        raise InvalidConfig(f"{len(entries):,} entries of {name}, the limit is {MAX_PATTERNS}")
+    for entry in entries:
+        if len(entry) > 253 or not re.fullmatch(pattern, entry):
+            raise InvalidConfig(f"{quoted(entry)} is no entry of {name}", hint=f"write it like `{example}`")
+        if name == "own_domains":
+            # Imported here: only installations with domains of their own pay for it.
+            from lockgate.core.ruling.targets import is_shared
+
+            if is_shared(entry.encode()):
+                hint = "name your own hosts there under `hosts`"
+                raise InvalidConfig(
+                    f"{quoted(entry)} is no domain of your own: anyone can have a host there", hint=hint
+                )
+    return entries
+
+
 # The stricter of two values
 
 
 def _last_of(*order: object) -> Callable[[object, object], object]:
     return lambda a, b: max(a, b, key=order.index)
+
+
+def _in_both(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(entry for entry in a if entry in b)
 
 
 def _both_scopes(a: str, b: str) -> str:
@@ -165,7 +205,7 @@ class Policy:
     # What research mode is for, in the operator's words: the judges read it, so only the operator may write it.
     # It may hold several scopes (`combine_scopes`), and then what is inside all of them is inside.
     research_scope: str = _checked("", _scope, _both_scopes)
-    # False is observe mode: everything is ruled on and recorded, and next to nothing is stopped (`observe_mode.py`).
+    # False is observe mode: everything is ruled on and recorded, and next to nothing is stopped (`observe`).
     enforce: bool = _checked(True, _flag, or_)
     user_trust: Trust = _checked(Trust.TRUSTED, partial(_choice, Trust), min)
     additional_patterns: tuple[str, ...] = _checked((), _patterns, add)
@@ -175,6 +215,12 @@ class Policy:
     labels: tuple[str, ...] = _checked((), _rows, add)
     # The operator's own rows of programs and tools (`operator_rows.py`): no project file has any.
     effect_rows: tuple[str, ...] = _checked((), _rows, add)
+    # What is the operator's own counts as named by the project (`is_own`): no project file has any.
+    own_hosts: tuple[str, ...] = _checked((), _own, _in_both)
+    own_domains: tuple[str, ...] = _checked((), _own, _in_both)
+    own_addresses: tuple[str, ...] = _checked((), _own, _in_both)
+    own_registries: tuple[str, ...] = _checked((), _own, _in_both)
+    own_accounts: tuple[str, ...] = _checked((), _own, _in_both)
     strict_patterns: bool = _checked(False, _flag, or_)
     # How many of the latest blocks count as recent context; 0 means everything since the session began.
     recent_blocks: int = _checked(0, partial(_whole_number, MAX_WINDOW), lambda a, b: max(a, b) if a and b else 0)
@@ -212,11 +258,32 @@ class Policy:
 
             members = {name: getattr(self, name) for name in FIELDS if name != "escalate"}
             # Fields that are newer than the hash count only where they are set: older policies keep their hash.
-            newer = {"enforce": True, "flows": (), "labels": (), "effect_rows": ()}
+            newer = {"enforce": True, **dict.fromkeys(("flows", "labels", "effect_rows", *_OWN), ())}
             lines = sorted(f"{name}={_canonical(value)}" for name, value in members.items() if value != newer.get(name))
             digest = sha256("\n".join(["lockgate policy/1", *lines]).encode("ascii")).hexdigest()
             object.__setattr__(self, "_hash", f"sha256:{digest}")
         return self._hash
+
+    def is_own(self, target: str) -> bool:
+        """Return whether a target is the operator's own: an exact mailbox or account, a host or a place in a registry.
+
+        What may lead elsewhere than it seems is not: a mailbox never counts by its domain, nor does a host by a login.
+        """
+        if not any(getattr(self, name) for name in _OWN):
+            return False
+        from lockgate.core.ruling.targets import host_from_value
+
+        text = target.strip().lower()
+        if "@" in text:
+            return text in self.own_addresses
+        if _fold_own(text, "own_accounts") in self.own_accounts:
+            return True
+        host = host_from_value(text).removesuffix(".") or text
+        if not re.fullmatch(_OWN["own_hosts"][0], host):
+            return False
+        is_own_host = host in self.own_hosts or host in self.own_registries
+        is_below = any(f".{host}".endswith(f".{domain}") for domain in self.own_domains)
+        return is_own_host or is_below or any(f"{text}/".startswith(f"{place}/") for place in self.own_registries)
 
     def on_unclear(self, risk: Risk) -> Action:
         """Return what happens to a flagged call that no judge could settle."""
@@ -267,11 +334,37 @@ def session_hashes(policy: Policy) -> frozenset[str]:
 
 
 def change_policy(base: Policy, **asked: object) -> Policy:
-    """The base with these fields as asked, stricter or not; listed patterns and tools are added to the base's."""
-    for name in ("additional_patterns", "additional_high_risk_tools", "flows", "labels", "effect_rows"):
+    """The base with these fields as asked, stricter or not; lists are added to the base's."""
+    for name in ("additional_patterns", "additional_high_risk_tools", "flows", "labels", "effect_rows", *_OWN):
         if name in asked:
             asked[name] = (*getattr(base, name), *_texts(asked[name], name))
     return replace(base, **asked)  # type: ignore[arg-type]  # __post_init__ checks every value
+
+
+_WOULD = {Action.PAUSE: "would have paused", Action.REORIENT: "would have asked the agent to reconsider"}
+
+
+def observe(decision: Decision, policy: Policy) -> Decision:
+    """Return the ruling as it stands, or, where the policy does not enforce, a CONTINUE that says what it would be."""
+    if policy.enforce or decision.action is Action.CONTINUE or is_always_enforced(decision):
+        return decision
+    explanation = f"Observing only, this {_WOULD[decision.action]}: {decision.explanation}"
+    findings = (Finding(f"{WOULD_BE}{decision.action.value}", "call", 0, 0), *decision.findings)
+    return decision._replace(
+        action=Action.CONTINUE, explanation=explanation, findings=findings, correction="", approval=""
+    )
+
+
+def is_always_enforced(decision: Decision) -> bool:
+    """Return whether a ruling holds in observe mode as well: a person's no, and what would change Lockgate itself.
+
+    A trial must not be the moment in which an agent prepares for the time after it.
+    """
+    # Imported here: a policy is read by processes that have no use for the rules.
+    from lockgate.core.text.rules import SELF_PROTECTION_RULES
+
+    own = {rule.id for rule in SELF_PROTECTION_RULES}
+    return decision.reason is Reason.DENIED or any(finding.rule in own for finding in decision.findings)
 
 
 def _canonical(value: object) -> str:

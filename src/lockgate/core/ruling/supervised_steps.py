@@ -15,10 +15,10 @@ from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 from lockgate.core.errors import InvalidCall, printable, quoted
-from lockgate.core.redaction.excerpts import LONE_SURROGATE
+from lockgate.core.redaction.secret_table import LONE_SURROGATE
 from lockgate.core.ruling.approvals import FINISH as FINISH
 from lockgate.core.ruling.approvals import plain_text
 from lockgate.core.ruling.arguments import Leaf
@@ -100,16 +100,6 @@ class SelfAssessment:
         _check_fields(self)
 
 
-def parse_commitment(value: Commitment | Mapping[str, object]) -> Commitment:
-    """A commitment as an agent wrote it, checked; what it wrote in other fields is refused, not dropped."""
-    return value if isinstance(value, Commitment) else Commitment(**_known_keys(value, Commitment))
-
-
-def parse_assessment(value: SelfAssessment | Mapping[str, object]) -> SelfAssessment:
-    """A self-assessment as an agent wrote it, checked in the same way."""
-    return value if isinstance(value, SelfAssessment) else SelfAssessment(**_known_keys(value, SelfAssessment))
-
-
 # What agents write into a list that they were asked for and have nothing to put in.
 _NOTHING = frozenset(("none", "no", "n/a", "na", "nothing", "nil", "null", "-", "--", "none.", "n/a."))
 
@@ -140,7 +130,8 @@ def _truth(value: object, name: str) -> bool:
 
 
 _CHECKS: dict[object, Callable[[object, str], object]] = {"str": _text, "bool": _truth, "tuple[str, ...]": _entries}
-_STATEMENTS = {Commitment: "a commitment", SelfAssessment: "a self-assessment"}
+_Statement = TypeVar("_Statement", Commitment, SelfAssessment)
+_STATEMENTS: dict[type, str] = {Commitment: "a commitment", SelfAssessment: "a self-assessment"}
 _SPLIT = "split the work into several steps"
 
 
@@ -154,7 +145,19 @@ def _check_fields(statement: Commitment | SelfAssessment) -> None:
         raise InvalidCall(f"{what} takes {size:,} bytes as JSON, the limit is {MAX_WRITTEN:,}", hint=_SPLIT)
 
 
-def _known_keys(value: object, kind: type[Commitment] | type[SelfAssessment]) -> dict[str, Any]:
+def parse_commitment(value: Commitment | Mapping[str, object]) -> Commitment:
+    """A commitment as an agent wrote it, checked; what it wrote in other fields is refused, not dropped."""
+    return _parse_statement(value, Commitment)
+
+
+def parse_assessment(value: SelfAssessment | Mapping[str, object]) -> SelfAssessment:
+    """A self-assessment as an agent wrote it, checked in the same way."""
+    return _parse_statement(value, SelfAssessment)
+
+
+def _parse_statement(value: _Statement | Mapping[str, object], kind: type[_Statement]) -> _Statement:
+    if isinstance(value, kind):
+        return value
     what, names = _STATEMENTS[kind], [field.name for field in fields(kind)]
     if not isinstance(value, Mapping):
         raise InvalidCall(f"{what} must be an object, not {type(value).__name__}")
@@ -163,7 +166,7 @@ def _known_keys(value: object, kind: type[Commitment] | type[SelfAssessment]) ->
             raise InvalidCall(f"{what} has no {quoted(key)}", hint=f"use {', '.join(names)}")
     if names[0] not in value:
         raise InvalidCall(f"{what} needs {quoted(names[0])}")
-    return dict(value)
+    return kind(**cast("dict[str, Any]", value))
 
 
 class Cause(StrEnum):
@@ -418,20 +421,15 @@ def _names_action(entry: str, tool: str) -> bool:
 
     Some words can be both: `mail` is the object behind another verb. "Deleting mail" says nothing about sending any.
     """
-    if not _wishes(entry).asks_for_tool(tool):
-        return False
-    intent = tool_intent(tool)
-    both = intent.verbs & intent.objects
-    if not (intent.verbs - both).isdisjoint(_stems(entry)):
-        return True
-    parts = [[_stems(word) for word in re.findall(r"[^\W_]+", part)] for part in _PART_ENDS.split(entry)]
-    places = [(part, at) for part in parts for at, forms in enumerate(part) if not both.isdisjoint(forms)]
-    # A plain verb before the word makes it an object.
-    return not places or any(all(map(PLAIN_VERBS.isdisjoint, part[:at])) for part, at in places)
+    verbs, objects = tool_intent(tool)
+    both = verbs & objects
+    stems = [_stems(part) for part in _PART_ENDS.split(entry)]
+    says = any(part & (verbs - both) or (part & both and part.isdisjoint(PLAIN_VERBS)) for part in stems)
+    return _wishes(entry).asks_for_tool(tool) and says
 
 
-def _stems(entry: str) -> set[str]:
-    return {word.decode("utf-8", "ignore") for word in _wishes(entry).asked}
+def _stems(text: str) -> set[str]:
+    return {word.decode("utf-8", "ignore") for word in _wishes(text).asked}
 
 
 def findings_from_triggers(triggers: Sequence[Trigger]) -> tuple[Finding, ...]:

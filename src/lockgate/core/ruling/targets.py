@@ -16,8 +16,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 
-from lockgate.core.ruling.scope.domain_names import TOP_LEVEL_DOMAINS
-from lockgate.core.ruling.scope.machines import NO_HOST, host_and_port, is_host_like
+from lockgate.core.ruling.scope.machines import NO_HOST, TOP_LEVEL_DOMAINS, host_and_port, is_host_like
 from lockgate.core.tables import read_sections
 from lockgate.core.text.confusables import fold_to_latin
 

@@ -5,12 +5,10 @@ and is of low risk, where the first step that knows says so:
 
 1. A name that is not plain words acts: it may only look like a harmless one.
 2. The table of known tools: names of known hosts and servers.
-3. The first verb of the name. One that looks is believed, unless
-   4. a word further on acts as well,
-   5. it looks at an address of the caller's choosing (the address itself can carry data out),
-   6. it looks at secrets, or
-   7. the verb is vague and what it looks at is not a thing we know.
-8. What has no verb may act: we know nothing about it.
+3. The first verb of the name. One that looks is believed, unless a word further on acts as well, it looks at an
+   address of the caller's choosing (the address itself can carry data out) or at secrets, or the verb is vague and
+   what it looks at is not a thing we know.
+4. What has no verb may act: we know nothing about it.
 
 What a name does that acts is the gravest row of `acts` that fits a verb and the other words. The policy's own list and
 MCP annotations are asked afterwards. They can raise the risk, and never lower it.
@@ -19,7 +17,7 @@ MCP annotations are asked afterwards. They can raise the risk, and never lower i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -68,8 +66,9 @@ _ADDRESSES = WORDS["address"]
 _MANY_ADDRESSES = frozenset(f"{word}s" for word in _ADDRESSES)
 NOUNS = frozenset().union(*OBJECT_CLASSES) | WORDS["noun"]
 # Product names that read as orders or as other words once camelCase has been split.
-_BRANDS = {tuple(pair.split("+")): pair.replace("+", "") for pair in WORDS["brand"]}
-_REQUESTS = {("pull", "request"): "pr", ("merge", "request"): "mr"}
+_BRANDS = {(pair.partition("+")[0], pair.partition("+")[2]): pair.replace("+", "") for pair in WORDS["brand"]}
+# A thing, of which the name asks for neither.
+_REQUESTS = {(act, word): f"{act[0]}r" for act in ("pull", "merge") for word in ("request", "requests")}
 _TRANSLATIONS = {
     word: english
     for _, english, words in read_table(EFFECTS, TABLE, "translations", ("language", "english", "words"))
@@ -106,11 +105,16 @@ def split_server(name: str) -> tuple[str, str]:
 
 
 def _words(text: str) -> tuple[str, ...]:
-    words: list[str] = []
-    for word in _WORD.findall(text):
-        brand = _BRANDS.get((words[-1], word.lower())) if words else None
-        words[-1:] = [brand] if brand else [*words[-1:], word.lower()]
-    return tuple(words)
+    return _join_words((word.lower() for word in _WORD.findall(text)), _BRANDS)
+
+
+def _join_words(words: Iterable[str], pairs: Mapping[tuple[str, str], str]) -> tuple[str, ...]:
+    """Return the words with those that are one thing together as one word."""
+    joined: list[str] = []
+    for word in words:
+        pair = pairs.get((joined[-1], word)) if joined else None
+        joined[-1:] = [pair] if pair else [*joined[-1:], word]
+    return tuple(joined)
 
 
 @lru_cache(maxsize=CACHED_NAMES)
@@ -186,15 +190,13 @@ class Act(NamedTuple):
     role: str
 
 
-ACT_COLUMNS = ("verbs", "words", "kind", "target")
-
-
 ACTS = tuple(
     Act(read_alternatives(verbs, GROUPS).words, read_alternatives(words, {}), kind, role)
-    for verbs, words, kind, role in read_table(EFFECTS, TABLE, "acts", ACT_COLUMNS)
+    for verbs, words, kind, role in read_table(EFFECTS, TABLE, "acts", ("verbs", "words", "kind", "target"))
 )
 # Verbs of the rows that no class of verbs has: they act all the same.
 _MORE_VERBS = frozenset[str]().union(*(act.verbs for act in ACTS)) - VERBS
+SURE_VERBS = _MORE_VERBS | (VERBS - WORDS["acting noun"])
 _NOTHING_KNOWN = Act(frozenset(), Alternatives(frozenset()), "unknown-act", "shape")
 
 
@@ -226,7 +228,6 @@ _CATALOGUE: dict[str, _KnownTool] = {
     )
     for name in names.split()
 }
-_COMMON_NAMES = frozenset(known.common_name for known in _CATALOGUE.values()) - {""}
 
 
 def _find_known_tool(name: str, words: tuple[str, ...]) -> _KnownTool | None:
@@ -238,25 +239,9 @@ def _find_known_tool(name: str, words: tuple[str, ...]) -> _KnownTool | None:
     return known if known is not None and known.risk is Risk.HIGH else None
 
 
-@lru_cache(maxsize=CACHED_NAMES)
-def _canonical(name: str) -> str:
-    known = _find_known_tool(name, _cached_words(name)) if _PLAIN.fullmatch(name) else None
-    return (known.common_name if known is not None else "") or name.lower()
-
-
 def canonical_tool(name: str) -> str:
     """The common name of a host's tool (`Bash`, `shell` and `local_shell` are `bash`), else the name in lowercase."""
-    return _canonical(name) if len(name) <= MAX_NAME else name.lower()
-
-
-def has_common_name(name: str) -> bool:
-    """Return whether this is a host's tool of a kind that has a common name, such as `Read` or `Grep`."""
-    return canonical_tool(name) in _COMMON_NAMES
-
-
-def may_reach_any_address(name: str) -> bool:
-    """Whether a tool that only looks may look wherever an address leads: all but those that we know by name."""
-    return len(name) > MAX_NAME or _find_known_tool(name, _cached_words(name)) is None
+    return read_tool_name(name).common or name.lower()
 
 
 # What a name says.
@@ -266,7 +251,7 @@ class ToolName(NamedTuple):
     """A name as it is read: its words in English with their singulars, its main verb, the kind and aim it comes to.
 
     A name that does not act has no verb; its kind is then `looks`, or what its words come to. `acting` are its verbs,
-    `at` is where the deciding one stands, and `why` says what decided.
+    and `at` is where the deciding one stands. `known` is what a tool known by name is, `common` the name of its kind.
     """
 
     words: frozenset[str]
@@ -275,7 +260,12 @@ class ToolName(NamedTuple):
     role: str = "shape"
     acting: tuple[str, ...] = ()
     at: int = -1
-    why: str = f"the name is longer than {MAX_NAME} characters"
+    known: str = ""
+    common: str = ""
+
+    def has(self, sort: str) -> bool:
+        """Return whether one of the words is of this sort."""
+        return not WORDS[sort].isdisjoint(self.words)
 
 
 def read_tool_name(name: str) -> ToolName:
@@ -287,35 +277,29 @@ def read_tool_name(name: str) -> ToolName:
 def _read_name(name: str) -> ToolName:
     own = _cached_words(name)
     words = tuple(_TRANSLATIONS.get(word, word) for word in own)
-    joined = _join_requests(words)
+    joined = _join_words(words, _REQUESTS)
     all_words = frozenset((*words, *joined)) | frozenset(map(singular, words))
-    looks, why, acting, at = _judge_words(words)
+    looks, acting, at = _judge_words(words)
     verbs = _verbs_of(joined)
-    known = _find_known_tool(name, own)
-    if known is not None:
-        looks, why = known.risk is Risk.LOW, f"known by name: {known.what}"
-    elif "visit" not in acting and _shows_information(name, words, verbs):
-        looks, why = True, "it shows what it is called"
     # A name with odd characters may only look like a harmless one, and a half-translated one hides the rest.
-    if not _PLAIN.fullmatch(name):
-        looks, why = False, "the name is not made of plain words, and may only look like a harmless one"
-    elif own != words and not _ENGLISH.issuperset(frozenset(own).intersection(words)):
+    is_plain = _PLAIN.fullmatch(name) is not None
+    known = _find_known_tool(name, own) if is_plain else None
+    if known is not None:
+        looks = known.risk is Risk.LOW
+    elif "visit" not in acting:
+        looks = looks or _shows_information(name, words, verbs)
+    if not is_plain or (own != words and not _ENGLISH.issuperset(frozenset(own).intersection(words))):
         looks = False
+    what, common = (known.what, known.common_name) if known is not None else ("", "")
     if looks:
-        names_key = "key" in all_words and not WORDS["secret key"].isdisjoint(all_words)
-        return ToolName(all_words, "", "reads-secret" if names_key else "looks", at=at, why=why)
+        return ToolName(all_words, "", _kind_of_look(all_words), at=at, known=what, common=common)
     verb, act = gravest_act(verbs, all_words) if verbs else ("", _act_without_verb(all_words))
-    kind = "unknown-act" if act.kind == "looks" and not _PLAIN.fullmatch(name) else act.kind
-    return ToolName(all_words, verb, kind, act.role, acting, at, why)
+    kind = "unknown-act" if act.kind == "looks" and not is_plain else act.kind
+    return ToolName(all_words, verb, kind, act.role, acting, at, what, common)
 
 
-def _join_requests(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words with `pr` and `mr` for a pull or merge request: a thing, of which the name asks for neither."""
-    joined: list[str] = []
-    for word in words:
-        short = _REQUESTS.get((joined[-1], singular(word))) if joined else None
-        joined[-1:] = [short] if short else [*joined[-1:], word]
-    return tuple(joined)
+def _kind_of_look(words: frozenset[str]) -> str:
+    return "reads-secret" if "key" in words and not WORDS["secret key"].isdisjoint(words) else "looks"
 
 
 def _acting_words(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -364,45 +348,38 @@ def _first_verb(words: tuple[str, ...]) -> tuple[int, str]:
     return -1, ""
 
 
-def _judge_words(words: tuple[str, ...]) -> tuple[bool, str, tuple[str, ...], int]:
-    """Return whether words only look, why, the verbs that act, and where the deciding verb stands."""
-    # 3. The first verb, or 8. none.
+def _judge_words(words: tuple[str, ...]) -> tuple[bool, tuple[str, ...], int]:
+    """Return whether words only look, the verbs that act, and where the deciding verb stands."""
     at, verb = _first_verb(words)
     if at < 0:
-        return False, "nothing is known about this name", (), at
+        return False, (), at
+    look, rest = words[at], words[at + 1 :]
     if verb:
-        later = tuple(word for word in words[at + 1 :] if word in _ACTS and word != verb)
-        return False, f"{quoted(verb)} acts", (verb, *later), at
-    for why, acting in (*_other_verbs(words, at), *_doubtful_objects(words, at)):
-        return False, why, acting, at
-    return True, f"{quoted(words[at])} only looks, and no other word acts", (), at
-
-
-def _other_verbs(words: tuple[str, ...], at: int) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """4. Yield why a name that looks first does something else as well, and what."""
-    look, rest = words[at], words[at + 1 :]
-    if not _JOINS.isdisjoint(words[:at]):
-        yield f"something else is done before {quoted(look)}", ()
+        return False, (verb, *(word for word in rest if word in _ACTS and word != verb)), at
     second = next((word for word in rest if word in _ACTS), "") or _joined_act(words, at)
-    if second:
-        yield f"{quoted(look)} looks, but {quoted(second)} acts", (second,)
     if len(rest) == 1 and look not in _ONLY_LOOKS and rest[0] in (_MAY_ACT if look == "list" else _VERB_BEFORE_NOUN):
-        yield f"{quoted(look)} may be a thing here that {quoted(rest[0])} acts on", rest
+        # `list_update` may be an order to update a list.
+        second = rest[0]
+    if second or not _JOINS.isdisjoint(words[:at]):
+        return False, tuple(filter(None, (second,))), at
+    return (*_judge_look(words, look, rest), at)
 
 
-def _doubtful_objects(words: tuple[str, ...], at: int) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """5. 6. 7. Yield why looking is not harmless: at an address, at a secret, or vaguely at an unknown thing."""
-    look, rest = words[at], words[at + 1 :]
-    for word in words if look != "count" else ():
-        if _is_address(word, look):
-            yield f"{quoted(word)} may be an address of the caller's choosing", ("visit",)
-    for word in words if look != "count" else ():
-        if word in WORDS["secret"]:
-            yield f"{quoted(word)} is a secret", ()
+def _judge_look(words: tuple[str, ...], look: str, rest: tuple[str, ...]) -> tuple[bool, tuple[str, ...]]:
+    """Return whether looking is harmless: at no address, no secret, and not vaguely at a thing we do not know."""
+    if look == "count":
+        return True, ()
+    if any(_is_address(word, look) for word in words):
+        return False, ("visit",)
+    # A list of secrets has their names.
+    listed = WORDS["listed by name"].intersection(rest if look == "list" else ())
+    secrets = WORDS["secret"] - (WORDS["listed by name"] if listed else frozenset())
+    if not secrets.isdisjoint(words):
+        return False, ()
     known = NOUNS - _TOO_VAGUE.get(look, frozenset())
     is_verb_alone = rest[:1] in (("in",), ("out",), ("off",), ("up",))
-    if look in _LOOKS_VAGUELY and (is_verb_alone or known.isdisjoint(map(singular, rest or words[:at]))):
-        yield f"{quoted(look)} is vague, and what it is done to is not known", (look,)
+    is_vague = look in _LOOKS_VAGUELY and (is_verb_alone or known.isdisjoint(map(singular, rest or words)))
+    return not is_vague, (look,) if is_vague else ()
 
 
 def _joined_act(words: tuple[str, ...], at: int) -> str:
@@ -480,8 +457,12 @@ def tool_risk(
 
 
 def explain_risk(name: str) -> str:
-    """Which step decided what a name says, in one short sentence."""
-    return read_tool_name(name).why
+    """Return what a name says, in one short sentence."""
+    named = read_tool_name(name)
+    if named.known:
+        return f"known by name: {named.known}"
+    verb = named.verb or "".join(named.acting[:1])
+    return f"{quoted(verb)} acts" if verb else KINDS[named.kind].does.removesuffix(" `{target}`")
 
 
 # What a text that asks for a tool would say.

@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator
 from functools import cache
-from itertools import islice, pairwise
+from itertools import islice
 from typing import NamedTuple
 
 from lockgate.core.tables import read_table
@@ -35,7 +35,7 @@ _SETS = {
     for name, codes in read_table(__package__, "letters.tbl", "sets", ("name", "code points"))
 }
 INVISIBLE, CONTROLS = _SETS["invisible"], _SETS.pop("controls")
-_TAGS, _SELECTORS, _STYLED, _FOREIGN = (_SETS[name] for name in ("tags", "selectors", "compat", "mixed"))
+_TAGS, _SELECTORS, _FOREIGN = (_SETS[name] for name in ("tags", "selectors", "mixed"))
 _PLAIN = {
     **dict.fromkeys(INVISIBLE + _SETS["bidi"], ""),
     **dict.fromkeys(_SETS["space"], " "),
@@ -159,12 +159,10 @@ def fold_to_latin(text: str, triggers: frozenset[str]) -> str:
     """
     if text.isascii():
         return text
-    # No stretch is longer than a slice: between two of them other threads get the interpreter's lock.
-    odd = compile_pattern(rf"[^\x00-\x7f]{{1,{SLICE}}}").finditer(text)
-    found = (match.span() for match in odd) if triggers & {"compat", "marks"} else _mixed_words(text)
-    most = _MAX_MIXED_WORDS + len(text) // 64
-    spans = list(islice(found, most))
+    most = 0 if triggers & {"compat", "marks"} else _MAX_MIXED_WORDS + len(text) // 64
+    spans = list(islice(_mixed_words(text), most))
     if len(spans) == most:
+        # Between two slices other threads get the interpreter's lock.
         return "".join([text[at : at + SLICE].translate(PLAIN_CHARACTERS) for at in range(0, len(text), SLICE)])
     pieces: list[str] = []
     done = 0
@@ -296,25 +294,10 @@ def _is_disguised_latin(word: str) -> bool:
     return is_mixed and len(word) > 3 and latin.isascii() and latin.isalpha()
 
 
-def _find_styled(text: str) -> Iterator[HiddenText]:
-    runs = islice(compile_pattern(f"[{_STYLED}]{{2,64}}").finditer(text), 128)
-    folded = [(match.span(), match[0].translate(PLAIN_CHARACTERS)) for match in runs]
-    words = [(span, word) for span, word in folded if word.isascii() and word.isalpha()]
-    # Honest text sets acronyms and symbols in such letters, but not two words side by side.
-    phrase = any(
-        after[0] - before[1] <= 3 and len(first) > 2 and len(second) > 2
-        for (before, first), (after, second) in pairwise(words)
-    )
-    said = " ".join(word for _, word in words)
-    if phrase and len(said) >= 10 and is_wordlike(said):
-        yield HiddenText("styled", said, words[0][0][0], words[-1][0][1])
-
-
 _FINDERS: dict[str, Callable[[str], Iterator[HiddenText]]] = {
     "tags": _find_tags,
     "selectors": _find_selectors,
     "invisible": _find_invisible,
     "bidi": _find_reordered,
     "mixed": _find_lookalikes,
-    "compat": _find_styled,
 }

@@ -3,7 +3,7 @@
 1. Triggers: byte patterns that ride in the scanner's own pass. No trigger fired, no other reading.
 2. Codes written in place (percent, HTML entities, escapes, quoted-printable) are decoded over the whole text.
 3. Characters: invisible ones removed, lookalikes and styled letters folded to Latin.
-4. Runs of base64 or hexadecimal are decoded, decompressed, and read again from step 2, to a bounded depth.
+4. Runs of base64 or hexadecimal are decoded, and read again from step 2, to a bounded depth.
 Every reading goes back to the rules. `encoded` marks readings of text that its author hid: entropy says nothing, what
 the text decodes to does. An attacker may have written it to be slow, so every decoder is one pass.
 """
@@ -31,9 +31,11 @@ from lockgate.core.text.confusables import (
 )
 
 MAX_DEPTH = 3
-# Output beyond this is not read, and `capped` says so: a kilobyte of base64 can hold a megabyte of spaces.
+# Output beyond this is not read, and `capped` says so.
 SPARE_CHARACTERS, CHARACTERS_PER_CHARACTER = 32_768, 6
 SHORTEST_RUN, SHORTEST_SHAPED_RUN = 50, 24
+# The shortest line of a run on several lines, and the shortest last one.
+_SHORTEST_LINE, _SHORTEST_LAST_LINE = 8, 4
 # Past this many readings, further runs become one reading together.
 MAX_SEPARATE = 16
 
@@ -231,18 +233,18 @@ CODES = tuple(
 
 
 class EncodedRun(NamedTuple):
-    """A run, and what is written there without the line breaks and quotes in between; `glued` if there are some."""
+    """A run, what is written there without the line breaks and quotes in between, and how long its longest piece is."""
 
     start: int
     end: int
     written: bytes
-    glued: bool
+    longest: int
 
 
 class DecodedRun(NamedTuple):
     """The text in a run, if its bytes are text; `mostly` if most of the run is that text."""
 
-    kind: str
+    kind: str = ""
     said: str = ""
     mostly: bool = True
 
@@ -253,11 +255,7 @@ _JOINT = (
     rb"[ \t]{0,4}\\?(?:\r?\n|\\r|\\n){1,4}[ \t>\"']{0,16}"
     rb"|[\"'`]\s{0,16}(?:[+.,&|\\]{1,2}[ _]{0,2}\s{0,16})?b?[\"'`]"
 )
-_SHORTEST_LAST_PIECE = 4
-# The end of a line that is too short to be a run by itself, where another such line follows. Shorter ones are words.
-_TWO_LINES = rb"\n(?:(?<=L{8}\n)|(?<=L{8}\r\n))(?=[\r\n \t>\"']{0,20}L{8,23}\r?\n)".replace(b"L", b"[A-Za-z0-9+/_-]")
 _HEX_PAIRS = rb"(?:(?:0x)?[0-9A-Fa-f]{2}(?:[ :-]|, ?)){8,2000}(?:0x)?[0-9A-Fa-f]{2}"
-_PAIRS = bytes(104 if i in b"0123456789abcdefABCDEF" else 115 if i in b" :,-" else 120 for i in range(256))
 _PAIRED = bytes(120 if i in b"0123456789abcdefABCDEFx :,-" else 32 for i in range(256))
 _URLSAFE = bytes.maketrans(b"-_", b"+/")
 _CONTROLS = bytes(i for i in range(32) if i not in b"\t\n\r") + b"\x7f"
@@ -265,7 +263,6 @@ _PRINTED = bytes(120 if 32 <= i < 127 or i in b"\t\n\r" else 32 for i in range(2
 # Every byte of ASCII text begins with a digit from 2 to 7, and three of them leave these letters in base64.
 _HEX_SHAPE = rb"(?:[2-7][0-9A-Fa-f]|0[9AaDd]){9,20000}"
 _BASE64_SHAPE = rb"[CI-Za-f][C-HS-Xi-nyz0-3gwQ][ABEFIJMNQRUVYZcdghklopstwx014589][A-Za-z0-9+/]" * 5
-_COMPRESSED = {b"\x1f\x8b": "gzip", b"\x78\x01": "zlib", b"\x78\x9c": "zlib", b"\x78\xda": "zlib"}
 
 
 def find_runs(flat: bytes, *, shaped: bool, paired: bool = False) -> Iterator[EncodedRun]:
@@ -276,38 +273,20 @@ def find_runs(flat: bytes, *, shaped: bool, paired: bool = False) -> Iterator[En
     mask = flat.translate(_ALPHABET_MASK)
     shortest = SHORTEST_SHAPED_RUN if shaped else SHORTEST_RUN
     done = 0
-    for start, end in _find_stretches(mask, shortest):
-        # A ruled line decodes to nothing, and every fourth text has one.
-        if start >= done and (run := _join_pieces(flat, mask, start, end)).written.strip(b"+-/_"):
-            done = run.end
+    for start, end in _find_stretches(mask, _SHORTEST_LINE if shaped else SHORTEST_RUN):
+        if start < done:
+            continue
+        run = _join_pieces(flat, mask, start, end)
+        done = run.end
+        # Lines that are too short to be runs by themselves are one if there are enough of them. A ruled line decodes to
+        # nothing, and every fourth text has one.
+        if (run.longest >= shortest or len(run.written) >= SHORTEST_RUN) and run.written.strip(b"+-/_"):
             yield run
-    yield from _find_columns(flat, mask) if shaped else ()
-    yield from _find_pairs(flat) if paired else ()
-
-
-def _find_columns(flat: bytes, mask: bytes) -> Iterator[EncodedRun]:
-    """Yield runs on lines that are too short to be a run by themselves."""
-    done = 0
-    for match in compile_bytes_pattern(_TWO_LINES).finditer(flat):
-        end = match.start() - flat.startswith(b"\r", match.start() - 1)
-        start = mask.rfind(b" ", 0, end) + 1
-        if start >= done and end - start < SHORTEST_SHAPED_RUN:
-            run = _join_pieces(flat, mask, start, end)
-            # If all these lines together are too short, so are the last of them.
-            done = run.end
-            if len(run.written) >= SHORTEST_RUN:
-                yield run
-
-
-def _find_pairs(flat: bytes) -> Iterator[EncodedRun]:
-    """Yield runs of pairs of hexadecimal digits with something between."""
-    pairs = flat.translate(_PAIRS)
-    if b"hhshhshhshhs" in pairs or b"xhhsshxhhss" in pairs or b"xhhshxhhs" in pairs:
-        # Only a stretch of these characters can hold nine pairs; trying every place would double the cost.
-        for start, stop in _find_stretches(flat.translate(_PAIRED), 26):
-            for match in compile_bytes_pattern(_HEX_PAIRS).finditer(flat, start, stop):
-                digits = match[0].replace(b"0x", b"").translate(None, b" :,-")
-                yield EncodedRun(*match.span(), digits, False)
+    # Only a stretch of these characters can hold nine pairs; trying every place would double the cost.
+    for start, stop in _find_stretches(flat.translate(_PAIRED), 26) if paired else ():
+        for match in compile_bytes_pattern(_HEX_PAIRS).finditer(flat, start, stop):
+            digits = match[0].replace(b"0x", b"").translate(None, b" :,-")
+            yield EncodedRun(*match.span(), digits, len(digits))
 
 
 def _join_pieces(flat: bytes, mask: bytes, start: int, end: int) -> EncodedRun:
@@ -315,11 +294,11 @@ def _join_pieces(flat: bytes, mask: bytes, start: int, end: int) -> EncodedRun:
     pieces = [flat[start:end]]
     while gap := compile_bytes_pattern(_JOINT).match(flat, end):
         after = _end_of_stretch(mask, gap.end())
-        if after - gap.end() < _SHORTEST_LAST_PIECE:
+        if after - gap.end() < _SHORTEST_LAST_LINE:
             break
         pieces.append(flat[gap.end() : after])
         end = after
-    return EncodedRun(start, end, b"".join(pieces), len(pieces) > 1)
+    return EncodedRun(start, end, b"".join(pieces), max(map(len, pieces)))
 
 
 def _find_stretches(mask: bytes, shortest: int) -> Iterator[tuple[int, int]]:
@@ -337,43 +316,27 @@ def _end_of_stretch(mask: bytes, at: int) -> int:
     return len(mask) if end < 0 else end
 
 
-def decode_run(written: bytes, *, glued: bool = False, most: int = 0) -> DecodedRun:
-    """Return what a run says; `glued` if other letters may stand at its ends, `most` limits compressed data."""
+def decode_run(written: bytes, *, glued: bool = False) -> DecodedRun:
+    """Return what a run says; `glued` if other letters may stand at its ends."""
     digits = compile_bytes_pattern(rb"(?:0x)?([0-9A-Fa-f]+)").fullmatch(written)
     data = binascii.unhexlify(digits[1]) if digits and len(digits[1]) % 2 == 0 else b""
     # Base64 of so many bytes has letters of both cases: what has one only is a digest, a path or a name.
-    is_base64 = not (written.islower() or written.isupper())
-    plain = written.translate(_URLSAFE) if is_base64 else b""
-    return (
-        _text_in_data("hex", data, most)
-        or _text_in_data("base64", decode_base64(plain), most)
-        or (_decode_glued(written, plain) if glued else None)
-        or DecodedRun("hex" if data else "base64")
-    )
+    plain = b"" if written.islower() or written.isupper() else written.translate(_URLSAFE)
+    if said := text_from_bytes(data):
+        return DecodedRun("hex", said)
+    if said := text_from_bytes(decode_base64(plain)):
+        return DecodedRun("base64", said)
+    return _decode_glued(written, plain) if glued else DecodedRun()
 
 
-def _text_in_data(kind: str, data: bytes, most: int) -> DecodedRun | None:
-    if most and data[:2] in _COMPRESSED:
-        import zlib
-
-        stream = zlib.decompressobj(wbits=47)
-        try:
-            said = text_from_bytes(stream.decompress(data, most))
-        except zlib.error:
-            return None
-        return DecodedRun(f"{kind}>{_COMPRESSED[data[:2]]}", said, not stream.unconsumed_tail)
-    said = text_from_bytes(data)
-    return DecodedRun(kind, said) if said else None
-
-
-def _decode_glued(written: bytes, plain: bytes) -> DecodedRun | None:
+def _decode_glued(written: bytes, plain: bytes) -> DecodedRun:
     """Return the text in a run that something else is glued to, or that is a part of binary data."""
-    if b"h" * 18 in written.translate(_PAIRS) and (match := compile_bytes_pattern(_HEX_SHAPE).search(written)):
+    if match := compile_bytes_pattern(_HEX_SHAPE).search(written):
         kind, data = "hex", binascii.unhexlify(match[0])
     elif match := compile_bytes_pattern(_BASE64_SHAPE).search(plain):
         kind, data = "base64", decode_base64(plain[match.start() % 4 :])
     else:
-        return None
+        return DecodedRun()
     said = b"\n".join([data[at:end] for at, end in _find_stretches(data.translate(_PRINTED), 8)])
     return DecodedRun(kind, said.decode("ascii"), len(said) * 2 >= len(data))
 
@@ -430,27 +393,20 @@ def has_message(text: str) -> bool:
 
 
 def _has_speech(text: str) -> bool:
+    """Return whether a text has a command with its argument, four words in a row, or nothing but two words or more."""
     tokens = text.split()
-    has_command = any(
+    if any(
         token in _COMMANDS or (token in _WORD_COMMANDS and argument[0] in "-/~.$<\"'(")
         for token, argument in pairwise(tokens)
-    )
-    return has_command or _has_sentence(tokens, text)
-
-
-def _has_sentence(tokens: list[str], text: str) -> bool:
-    chain: list[str] = []
-    for token in tokens:
-        word = token.strip(".,;:!?\"'()")
-        if (word.isalpha() or word in ("don't", "I'm", "it's")) and len(word) <= 24:
-            chain.append(word)
-            if len(chain) >= 4 and _are_words(chain[-4:]):
-                return True
-        else:
-            chain = []
-    # A short message may have fewer words, but then has nothing else.
-    if 2 <= len(tokens) == len(chain) and _are_words(chain):
+    ):
         return True
+    words = [token.strip(".,;:!?\"'()") for token in tokens]
+    chain: list[str] = []
+    for word in words:
+        is_word = len(word) <= 24 and (word.isalpha() or word in ("don't", "I'm", "it's"))
+        chain = [*chain[-3:], word] if is_word else []
+        if (len(chain) == 4 or 2 <= len(chain) == len(words)) and _are_words(chain):
+            return True
     unspaced = "[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{6}"
     return not text.isascii() and compile_pattern(unspaced).search(text) is not None
 
@@ -579,23 +535,21 @@ class _Decoder:
         # Past MAX_SEPARATE, texts are collected: those in ordinary carriers, and the others.
         together: dict[bool, list[str]] = {True: [], False: []}
         for run in find_runs(flat, shaped=shaped, paired="hex" in triggers):
-            decoded = decode_run(run.written, glued=shaped or run.glued, most=max(self.left, 1))
-            is_cut = ">" in decoded.kind and not decoded.mostly
-            self.capped |= is_cut or (bool(decoded.said) and depth == MAX_DEPTH)
+            decoded = decode_run(run.written, glued=shaped or run.longest < len(run.written))
             if not decoded.said:
                 continue
             if depth == MAX_DEPTH:
+                self.capped = True
                 return
             ordinary = _is_ordinary_carrier(flat, run, decoded)
             if len(self.items) >= MAX_SEPARATE:
-                together[ordinary].append(self._take_budget(decoded.said))
+                together[ordinary].append(decoded.said)
                 continue
             run_place = (run.start, run.end) if text is self.text else place
             self._read_decoded(decoded.said, (*how, decoded.kind), run_place, depth, ordinary=ordinary)
         for ordinary, texts in together.items():
-            if said := "\n".join(texts):
-                self.left += len(said)  # it was taken from the budget piece by piece
-                self._read_decoded(said, (*how, "runs"), place, depth, ordinary=ordinary)
+            if texts:
+                self._read_decoded("\n".join(texts), (*how, "runs"), place, depth, ordinary=ordinary)
 
     def _read_decoded(self, said: str, how: tuple[str, ...], place: Span, depth: int, *, ordinary: bool) -> None:
         """Add the text of a run, and its own readings."""

@@ -12,8 +12,8 @@ from email.utils import parsedate_to_datetime
 
 from lockgate.core.errors import InvalidConfig, quoted
 from lockgate.core.questions import HttpReply, HttpRequest, NoAnswer, NoAnswerReason
-from lockgate.core.strict_json import InvalidJson, JsonLimits, JsonReader
 from lockgate.runtime.loopback import is_loopback
+from lockgate.runtime.strict_json import InvalidJson, JsonLimits, JsonReader
 
 MALFORMED = NoAnswer(NoAnswerReason.MALFORMED_REPLY)
 ODD = NoAnswer(NoAnswerReason.ODD_ANSWER)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from lockgate.core.ruling.effects.activity import MAX_PATHS, NO_ACTIVITY, Activity
+from lockgate.core.ruling.effects.activity import (
+    MAX_PATHS,
+    MAX_TEXT,
+    MAX_TEXTS,
+    NO_ACTIVITY,
+    Activity,
+    Change,
+    Content,
+)
 from lockgate.core.ruling.effects.effect import effect
 from lockgate.core.ruling.effects.effects_of_call import effects_of
 from lockgate.core.ruling.effects.project import Project
@@ -76,3 +84,20 @@ def test_a_session_holds_a_download_of_one_call_that_the_next_one_runs() -> None
     held = session.check("Bash", {"command": "sh /tmp/x.sh"})
     assert held.action != "CONTINUE"
     assert "runs-download" in [each.kind for each in held.effects]
+
+
+def test_of_too_much_text_the_oldest_is_unknown() -> None:
+    changes = [Change(f"/srv/app/{number}.py", "x" * MAX_TEXT) for number in range(MAX_TEXTS // MAX_TEXT + 1)]
+    activity = NO_ACTIVITY.after([], changes)
+    assert activity.find("/srv/app/0.py") == Content()
+    assert activity.find("/srv/app/1.py") == Content("x" * MAX_TEXT)
+
+
+def test_of_too_many_files_any_may_be_one() -> None:
+    activity = NO_ACTIVITY.after([], [Change(f"/srv/app/{number}", "x") for number in range(MAX_PATHS + 1)])
+    assert activity.find("/srv/app/other") == Content()
+
+
+def test_a_circle_of_links_ends() -> None:
+    activity = NO_ACTIVITY.after([], [Change("/a", link="/b"), Change("/b", link="/a")])
+    assert activity.resolve("/a/x") in ("/a/x", "/b/x")

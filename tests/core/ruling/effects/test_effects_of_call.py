@@ -30,7 +30,7 @@ def test_a_call_that_breaks_a_reader_opens_a_door(monkeypatch: pytest.MonkeyPatc
     def break_down(*_: object) -> None:
         raise RecursionError
 
-    monkeypatch.setattr(effects_of_call, "read_tool", break_down)
+    monkeypatch.setattr(effects_of_call, "_read_call", break_down)
     session = Gate().session(goal="Use Bash to list the files")
     session.add("a page", source="tool:web_fetch")
     decision = session.check("Bash", {"command": "ls"})
@@ -42,6 +42,6 @@ def test_a_call_near_our_own_files_that_breaks_a_reader_is_held(monkeypatch: pyt
     def break_down(*_: object) -> None:
         raise RecursionError
 
-    monkeypatch.setattr(effects_of_call, "read_own", break_down)
+    monkeypatch.setattr(effects_of_call, "_read_call", break_down)
     decision = Gate().session(goal="tidy up").check("Bash", {"command": "rm ~/.lockgate/x"})
     assert decision.action is Action.PAUSE

@@ -41,8 +41,10 @@ class AgentProgram(NamedTuple):
 
     def is_started_by(self, program: str, arguments: Sequence[str]) -> bool:
         """Return whether a command starts this agent, by itself or through a program that runs packages."""
+        if program not in _RUNNERS:
+            return program == self.program
         named = re.compile(rf"(?:.*[/=@])?(?:{self.program}|{self.package})(?:[@/.].*)?")
-        return program == self.program or (program in _RUNNERS and any(map(named.fullmatch, arguments)))
+        return any(map(named.fullmatch, arguments))
 
     def hooks_left_out(self, arguments: Sequence[str], assigned: Collection[str]) -> str:
         """Return the option or variable by which this agent starts without its hooks; empty if there is none."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from fnmatch import fnmatchcase
 from itertools import dropwhile, takewhile
 from typing import TYPE_CHECKING
 
@@ -32,96 +31,84 @@ from lockgate.core.ruling.effects.own_paths import (
     own_access,
 )
 from lockgate.core.ruling.effects.program_io import MARK, UNKNOWN_OUTPUT, Invocation, Output, Source
-from lockgate.core.ruling.effects.programs.options import has_option, plain_words, program_after, split_options
-from lockgate.core.ruling.effects.programs.search_names import read_search
+from lockgate.core.ruling.effects.programs.options import (
+    has_option,
+    plain_words,
+    program_after,
+    read_search,
+    split_options,
+)
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.tool_arguments import is_place, leaf_name, names_place
 from lockgate.core.ruling.tool_risk import ToolName
-from lockgate.core.tables import read_table
+from lockgate.core.tables import read_patterns, read_table
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
 
-# 1. Paths
-
-_REACH_COLUMNS = ("programs", "verbs", "options", "paths", "access", "here")
-_REACHES: dict[str, list[list[str]]] = defaultdict(list)
-for _names, *_reach in read_table(__package__, "own.tbl", "reaches", _REACH_COLUMNS):
+_P = read_patterns(__package__, "own.tbl")
+_REACH_COLUMNS = ("programs", "given", "paths", "access", "here")
+_REACHES: dict[str, list[tuple[re.Pattern[str], list[str]]]] = defaultdict(list)
+for _names, _given, *_reach in read_table(__package__, "own.tbl", "reaches", _REACH_COLUMNS):
     for _name in _names.split():
-        _REACHES[_name].append(_reach)
-_SEPARATORS = re.compile(r"[=@:,]")
+        _REACHES[_name].append((re.compile("" if _given == "-" else f"(?ms){_given}"), _reach))
 _MOST_FOUND = 256
 
 
-def note_own_files(walk: Walk, call: Invocation, *, is_known: bool) -> None:
-    """Note what a program does to Lockgate's own files, port and processes; `is_known` is whether a row reads it."""
-    if not walk.is_near_own:
-        return
+def note_own_acts(walk: Walk, call: Invocation, name: str, *, is_known: bool) -> None:
+    """Note what a program of this plain name does to Lockgate; `is_known` is whether a row reads it."""
     words = [walk.plain(word) for word in call.arguments]
-    writes = not is_known or (call.name in OWN_WORDS["runners"] and not has_option(words, "--check"))
+    _note_commands(walk, call, words)
+    call = call._replace(name=name)
+    _note_paths(walk, call, words, writes=not is_known)
+    if name not in OWN_WORDS["quiet"]:
+        _note_ports(walk, call, words)
+    _note_processes(walk, call, words)
+
+
+# 1. Paths
+
+
+def _note_paths(walk: Walk, call: Invocation, words: list[str], *, writes: bool) -> None:
+    writes = writes or (call.name in OWN_WORDS["runners"] and not has_option(words, "--check"))
     listed = [walk.plain(call.stdin.target)] if call.name in OWN_WORDS["takes names"] else []
     for path in (*_pieces(words), *listed):
         if ("secret", False) in find_own(path, walk.project, walk.folder):
             walk.note_own(path, Access.READ)
         elif writes:
             walk.note_own(path, Access.WRITE)
-    _note_processes(walk, call, words)
-    _note_ports(walk, call, words)
     if tree := {**walk.variables, **call.environment}.get("GIT_WORK_TREE"):
         words = [f"--work-tree={tree}", *words]
-    if call.name in OWN_WORDS["bundles"]:
-        words = ["-" + "".join(words[:1]), *words]
-    for verbs, options, paths, access, here in _REACHES.get(call.name, ()):
-        for path in _reached(paths, here, call.name, words) if _is_given(verbs, options, words) else ():
-            walk.note_own(path, Access(access.split()[0]), below="one" not in access)
+    line = "\n".join(words)
+    for given, (paths, access, here) in _REACHES.get(call.name, ()):
+        if given.search(line):
+            is_here = here != "-" and not has_option(words, *here.split())
+            for path in (*_reached(paths, call.name, words), *["."] * is_here):
+                walk.note_own(path, Access(access.split()[0]), below="one" not in access)
 
 
 def _pieces(words: Iterable[str]) -> Iterator[str]:
     """Yield every piece of the arguments that may be a path: `-C/x`, `--file=/x`, `@/x`, `/x:/y`."""
     for word in words:
-        yield from (word, *_SEPARATORS.split(word)[1:])
+        yield from dict.fromkeys((word, *_P["separator"].split(word)))
         if re.match(r"-\w[^=]", word):
             yield word[2:]
 
 
-def _is_given(verbs: str, options: str, words: list[str]) -> bool:
-    """Return whether one of a row's verbs is among the words, and its options too."""
-    if verbs != "-" and not any(fnmatchcase(word, verb) for word in words for verb in verbs.split()):
-        return False
-    if options[0] == "!":
-        return not has_option(words, *options[1:].split())
-    together = [choice.split("+") for choice in options.split()]
-    return options == "-" or any(all(has_option(words, option) for option in choice) for choice in together)
-
-
-def _reached(kind: str, here: str, name: str, words: list[str]) -> list[str]:
-    """Return the paths that a program works on by a row; `here` says when the working folder is one of them."""
-    match kind:
-        case "names":
-            paths = _names_printed(name, words)
-        case "words behind":
-            paths = plain_words(words[1:]) if words[:1] == plain_words(words[:1]) else []
-        case "pieces":
-            paths = list(_pieces(words))
-        case "mounted":
-            values = [value for _, value in split_options(words, OWN_WORDS["mounts"])[0]]
-            paths = [path for value in values for path in re.findall(r"(?:^|source=|src=)([^:,=]+)", value)]
-        case "searched":
-            paths = _searched(words)
-        case "words":
-            paths = plain_words(words)
-        case _:
-            paths = [kind]
-    return paths if here == "-" or has_option(words, *here.split()) else [*paths, "."]
-
-
-def _searched(words: list[str]) -> list[str]:
-    """Return the folders whose content a search prints; none where it looks into no file that may be ours."""
-    options, paths = split_options(words, OWN_WORDS["search values"])
-    globs = [value for option, value in options if option in OWN_WORDS["globs"] and value[:1] != "!"]
-    if (globs and not any(map(may_find_own, globs))) or has_option(words, "--files", "-t", "--type"):
-        return []
-    return paths[not has_option(words, "-e", "-f", "--regexp", "--file") :] or ["."]
+def _reached(kind: str, name: str, words: list[str]) -> Iterable[str]:
+    """Return the paths that a program works on by a row."""
+    if kind == "names":
+        return _names_printed(name, words)
+    if kind == "searched":
+        # Where it looks into no file that may be ours, a search prints nothing of ours.
+        options, paths = split_options(words, OWN_WORDS["search values"])
+        globs = [value for option, value in options if option in OWN_WORDS["globs"] and value[:1] != "!"]
+        is_other = (globs and not any(map(may_find_own, globs))) or has_option(words, "--files", "-t", "--type")
+        has_pattern = not has_option(words, "-e", "-f", "--regexp", "--file")
+        return [] if is_other else paths[has_pattern:] or ["."]
+    if kind == "words behind":
+        return plain_words(words[1:]) if plain_words(words[:1]) else []
+    return {"words": plain_words(words), "pieces": _pieces(words)}.get(kind, [kind])
 
 
 def _names_printed(name: str, words: list[str]) -> list[str]:
@@ -142,16 +129,11 @@ def _names_printed(name: str, words: list[str]) -> list[str]:
 
 # 1. and 2. for tools that are no shell: what the places among their arguments lead to, whatever the tool is called
 
-_ROUTE = re.compile(r"(?<![\w.:\]-])/(?:v1/(?:approvals|bans|exchange|grants)|hooks/[a-z-]+|links/(?:show|answer))\b")
-# What finds a token by its first letters, also as a pattern.
-_TOKEN = re.compile(r"lg[pa.\[(]", re.IGNORECASE)
-_BETWEEN_FILTERS = re.compile(r"[\s,|]+(?![^{]*\})")
-
 
 def read_own_arguments(name: ToolName, seed: str, leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
     """Yield what a tool does to Lockgate's own files and service by the places that it is given."""
-    access, below = _access_of(name, seed, leaves)
     places = [leaf for leaf in leaves if is_place(leaf)]
+    access, below = _access_of(name, seed, leaves) if places or seed == "grep" else (Access.READ, False)
     if below and seed == "grep" and not any(map(names_place, places)):
         places.append(Leaf("", "."))
     for leaf in places:
@@ -159,23 +141,6 @@ def read_own_arguments(name: ToolName, seed: str, leaves: Sequence[Leaf], projec
             yield own._replace(argument=leaf.argument, start=0, end=len(leaf.text)) if leaf.argument else own
     if seed not in OWN_WORDS["file tools"]:
         yield from _asks_service(name, leaves, project)
-
-
-def _asks_service(name: ToolName, leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
-    is_page = not OWN_WORDS["page tools"].isdisjoint(name.words)
-    reads_all = is_page or not OWN_WORDS["code tools"].isdisjoint(name.words)
-    places = [leaf for leaf in leaves if _may_be_address(leaf, reads_all=reads_all)]
-    all_places = "\n".join(leaf.text[:300] for leaf in places)
-    for leaf in places:
-        # A host and a port may be arguments of their own.
-        text = f"{leaf.text}\n{all_places}" if leaf_name(leaf).endswith("port") else leaf.text
-        address = find_own_service(text, project.service_port)
-        if not address and is_page and (route := _ROUTE.search(leaf.text)):
-            address = route[0]
-        changed = find_model_change(leaf.text, project.judge_servers)
-        for kind, target in ((ASKS_SERVICE, address), ("changes-own-guard", changed)):
-            if target:
-                yield effect(kind, target, argument=leaf.argument, span=(0, len(leaf.text)))
 
 
 def _access_of(name: ToolName, seed: str, leaves: Sequence[Leaf]) -> tuple[Access, bool]:
@@ -187,10 +152,26 @@ def _access_of(name: ToolName, seed: str, leaves: Sequence[Leaf]) -> tuple[Acces
     if seed not in ("read", "glob", "grep", "web_fetch") and name.kind != "looks":
         return Access.WRITE, False
     filters = " ".join(leaf.text for leaf in leaves if leaf_name(leaf) in OWN_WORDS["filters"])
-    globs = list(filter(None, _BETWEEN_FILTERS.split(filters)))
-    searches = seed == "grep" or any(_TOKEN.search(leaf.text) for leaf in leaves)
+    globs = list(filter(None, _P["between filters"].split(filters)))
+    searches = seed == "grep" or any(_P["token"].search(leaf.text) for leaf in leaves)
     # `!` takes out what it names.
     return Access.READ, searches and (not globs or any(glob[:1] == "!" or may_find_own(glob) for glob in globs))
+
+
+def _asks_service(name: ToolName, leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
+    is_page = not OWN_WORDS["page tools"].isdisjoint(name.words)
+    reads_all = is_page or not OWN_WORDS["code tools"].isdisjoint(name.words)
+    places = [leaf for leaf in leaves if _may_be_address(leaf, reads_all=reads_all)]
+    all_places = "\n".join(leaf.text[:300] for leaf in places)
+    for leaf in places:
+        # A host and a port may be arguments of their own.
+        text = f"{leaf.text}\n{all_places}" if leaf_name(leaf).endswith("port") else leaf.text
+        route = _P["route"].search(leaf.text) if is_page else None
+        address = find_own_service(text, project.service_port) or (route[0] if route else "")
+        changed = find_model_change(leaf.text, project.judge_servers)
+        for kind, target in ((ASKS_SERVICE, address), ("changes-own-guard", changed)):
+            if target:
+                yield effect(kind, target, argument=leaf.argument, span=(0, len(leaf.text)))
 
 
 def _may_be_address(leaf: Leaf, *, reads_all: bool) -> bool:
@@ -200,21 +181,16 @@ def _may_be_address(leaf: Leaf, *, reads_all: bool) -> bool:
     return is_address and name not in OWN_WORDS["searched for"]
 
 
-# 2. The port as a program's words say it
+# 2. The port as a program's words say it, and a judge's own program
 
-_LISTENS = re.compile(r"port|listen|bind|addr|serv|socket|http|publish|url", re.IGNORECASE)
-# A URL, or a host with a port where nothing says that a program listens: the address of a client.
-_URL = re.compile(r"\w+://\S+")
+_PORT = r"(--[\w-]+[= ]|\w+ ?= ?)?(?<![\w./#-])(?<![\w\]]:)([\w.\[\]-]+:)?(?<![\w.#-]){}(?![\w.-])"
 _JUDGES: dict[str, list[tuple[frozenset[str], str]]] = defaultdict(list)
 for _name, _commands, _holds in read_table(__package__, "own.tbl", "judges", ("program", "commands", "holds")):
     _JUDGES[_name] += [(frozenset(command.split()), _holds) for command in _commands.split(",")]
-_BINDS = re.compile(r"listen|bind|publish|serve\b|runserver|(?<!\S)-[abDLpS]\b", re.IGNORECASE)
 
 
 def _note_ports(walk: Walk, call: Invocation, words: list[str]) -> None:
     """Note a program that speaks to the service, changes or stops a judge, or takes a port of ours."""
-    if call.name in OWN_WORDS["quiet"]:
-        return
     # An interpreter may get its program through its input.
     text = " ".join([*words, "\n", call.stdin.text])
     if address := find_own_service(text, walk.project.service_port):
@@ -227,30 +203,22 @@ def _note_ports(walk: Walk, call: Invocation, words: list[str]) -> None:
     variables = [f"{variable}={walk.plain(value)}" for variable, value in call.environment.items()]
     line = " ".join([*words, *variables, walk.plain(walk.variables.get("PORT", ""))])
     for port in walk.project.own_ports:
-        if str(port) in line and _takes_port(line, port, is_judge=port in walk.project.judge_servers):
+        listens, binds = _P["listens"].search(line), _P["binds"].search(line)
+        ports = re.findall(_PORT.format(port), line) if str(port) in line else ()
+        if any((listens or not name) and (binds or not host) for name, host in ports):
             walk.add("changes-own-guard", str(port))
-
-
-def _takes_port(line: str, port: int, *, is_judge: bool) -> bool:
-    """Return whether a program may listen on this port; a judge may be asked, so that its address alone is none."""
-    if is_judge:
-        line = _URL.sub("", line)
-        line = line if _BINDS.search(line) else re.sub(rf"[\w.\]-]+:{port}\b", "", line)
-    names = re.findall(rf"(--[\w-]+[= ]|\w+ ?= ?)?(?<![\w.#-]){port}(?![\w.-])", line)
-    # With a name before it, such as `--seed 7717`, it is a port where something says so.
-    return "" in names or (bool(names) and _LISTENS.search(line) is not None)
 
 
 def _judge_changed(project: Project, program: str, words: list[str]) -> str:
     """Return the judge that a command of its own program changes, stops or signs out; empty if there is none."""
     models = {_last_name(judge) for names in project.judge_servers.values() for judge in names}
-    judges = {part for path in project.own_folders for part in re.split(r"[/\\]", path.lower())}
     plain = plain_words(words)
-    for verbs, holds in _JUDGES.get(program, ()):
+    for verbs, holds in _JUDGES.get(program, ()) if project.own_folders or models else ():
         # A name that is not known may be any model, and a command without one means all.
         named = [word for word in plain if "$" in word or _last_name(word) in models]
+        is_program = any(program in re.split(r"[/\\]", path.lower()) for path in project.own_folders)
         if verbs <= {*plain} and (
-            program in judges if holds == "program" else models and (holds == "server" or named or verbs == {*plain})
+            is_program if holds == "program" else models and (holds == "server" or named or verbs == {*plain})
         ):
             return [*named, program][0]
     return ""
@@ -262,17 +230,6 @@ def _last_name(model: str) -> str:
 
 # 3. Our own commands
 
-_OWN_PROGRAM = re.compile(r"(?:.*[/\\])?lockgate(?:\.exe)?|.*[/\\]lockgate[/\\](?:__main__|hook)\.py", re.IGNORECASE)
-# A word that may start us: also a module, behind `-m` or in one word with it, and what is fetched may have a version.
-_STARTED = re.compile(rf"(?is){_OWN_PROGRAM.pattern}|(?:-[a-z]*m)?lockgate(?:\.[\w.]+)?|(?:.*/)?lockgate[\[=<>~!@ ].*")
-_PYTHON = re.compile(r"(?:python|pypy|py)[\d.]*(?:\.exe)?")
-_PACKAGE = re.compile(r"lockgate(?:[\[=<>~!@ ].*)?", re.DOTALL)
-# `--editable=./x`, `name @ file:///x`, and a path or a file with our name in it.
-_FROM_FILE = re.compile(r"^(?:--?\w[\w-]*=|[\w.\[\]-]+\s*@\s*)?(?:file:(?://)?)?")
-_PATH = re.compile(r"(?!.*://)(?:[.~/$]|.*/|.*\.(?:whl|zip)$)")
-_ELSEWHERE = re.compile(r"(?i)(?=.*lockgate)(?!.*\.(?:txt|toml|lock)$)(?:.*[/\\@]|.*\.(?:whl|zip|gz)$)")
-# A word that may be an option: its beginning is not known, or it is an option of which a part is not known.
-_UNKNOWN = re.compile(r"(?:\$\(\)|\$\w*|`|[*?\[{])(?!\w*/)|-\S*[$`*?\[{]")
 _ALLOWED = {
     command: (frozenset(first.split()), frozenset(options.split()))
     for command, first, options in read_table(__package__, "own.tbl", "commands", ("command", "first words", "options"))
@@ -280,17 +237,12 @@ _ALLOWED = {
 OWN_COMMANDS = _ALLOWED.keys() | {"token", "hook"}
 
 
-def note_own_commands(walk: Walk, call: Invocation) -> None:
+def _note_commands(walk: Walk, call: Invocation, words: list[str]) -> None:
     """Note a command of Lockgate that an agent may not run, and another package that takes Lockgate's place."""
     name = call.name.rpartition("/")[2].lower()
-    installs = name in OWN_WORDS["installers"] or _PYTHON.fullmatch(name)
-    line = " ".join((call.name, *call.arguments)).lower()
-    if not installs and "lockgate" not in line and MARK not in line:
-        return
-    words = [walk.plain(word) for word in call.arguments]
-    if installs and _changes_package(walk, words, call.name):
+    if (name in OWN_WORDS["installers"] or _P["python"].fullmatch(name)) and _changes_package(walk, words, call.name):
         walk.add("changes-own-guard", "lockgate")
-    for behind in [words] if _OWN_PROGRAM.fullmatch(call.name) else _words_behind_ours(words, name):
+    for behind in [words] if _P["own program"].fullmatch(call.name) else _words_behind_ours(words, name):
         if _is_refused(behind):
             is_answer = not {"approvals", "grants", "audit"}.isdisjoint(map(str.lower, behind))
             walk.add(ASKS_SERVICE if is_answer else "changes-own-guard", "lockgate")
@@ -302,8 +254,8 @@ def _words_behind_ours(words: list[str], name: str) -> Iterator[list[str]]:
         return
     runs = name == "uvx" or (name in OWN_WORDS["installers"] and not {"run", "exec", "x"}.isdisjoint(words))
     for at, word in enumerate(words[:-1]):
-        if "lockgate" in word.lower() and _STARTED.fullmatch(word):
-            is_first = _PYTHON.fullmatch(name) and not plain_words(words[:at])
+        if "lockgate" in word.lower() and _P["started"].fullmatch(word):
+            is_first = _P["python"].fullmatch(name) and not plain_words(words[:at])
             if runs or is_first or words[at + 1].lower() in OWN_COMMANDS:
                 yield words[at + 1 :]
 
@@ -319,7 +271,7 @@ def _is_refused(words: list[str]) -> bool:
     options, plain = split_options(rest, {option[:-1] for option in allowed if option[-1] == "="})
     return (
         words[0] not in _ALLOWED
-        or ("!" in first_words and any(map(_UNKNOWN.match, rest)))
+        or ("!" in first_words and any(map(_P["unknown option"].match, rest)))
         or any(allowed.isdisjoint((option, f"{option}=")) for option, _ in options)
         or not ("*" in first_words or first_words.issuperset(plain[:1]))
     )
@@ -327,20 +279,20 @@ def _is_refused(words: list[str]) -> bool:
 
 def _changes_package(walk: Walk, words: list[str], name: str) -> bool:
     """Return whether an installer takes our package away, puts another in its place, or works in our environment."""
-    names_us = any(map(_PACKAGE.fullmatch, words))
+    names_us = any(map(_P["package"].fullmatch, words))
     if names_us and not OWN_WORDS["package verbs"].isdisjoint(words):
         return True
-    named = list(dropwhile(lambda word: word not in OWN_WORDS["install verbs"], words))[1:]
     if OWN_WORDS["install verbs"].isdisjoint(words):
         return False
+    named = list(dropwhile(lambda word: word not in OWN_WORDS["install verbs"], words))[1:]
     own = find_own(walk.plain(name), walk.project, walk.folder) if "/" in name else ()
     if (names_us and has_option(words, *OWN_WORDS["package sources"])) or not all(is_above for _, is_above in own):
         return True
     # `uv sync`, `poetry install`, `python setup.py install`: the project itself.
-    paths = [path for word in named if _PATH.match(path := _FROM_FILE.sub("", word))]
+    paths = [path for word in named if _P["path"].match(path := _P["from file"].sub("", word))]
     paths += ["."] * (not plain_words(named))
     brings = walk.project.brings_lockgate or (lambda _: False)
-    return any(map(_ELSEWHERE.match, named)) or any(brings(walk.full_path(path)) for path in paths)
+    return any(map(_P["elsewhere"].match, named)) or any(brings(walk.full_path(path)) for path in paths)
 
 
 # 4. Our own processes
@@ -351,31 +303,21 @@ _CHOOSERS = {
     for names, *choice in read_table(__package__, "own.tbl", "choosers", _CHOICE_COLUMNS)
     for name in names.split()
 }
-_PORTS = re.compile(r"(?:^|[:\s,])(\d+)(?:-(\d+))?(?=/|,|\s|$)")
 # Variables by which a program finds its home and its settings.
 HOME_VARIABLES = frozenset(("HOME", "USERPROFILE", *(agent.variable for agent in AGENT_PROGRAMS.values())))
-_STEERS = re.compile("|".join((*HOME_VARIABLES, r"XDG_(?:STATE|CACHE)_HOME|LOCKGATE_\w*")))
-_STEERS_SERVICE = re.compile(rf"{_STEERS.pattern}|PYTHON\w*|LD_\w*|DYLD_\w*|PATH")
-_PYTHONS = ("python", "python3", *(f"python3.{minor}" for minor in range(11, 16)))
 _LINES = read_table(__package__, "own.tbl", "lines", ("list", "line"))
 # The output of a program that lists processes, as long as no filter has taken the service out of it. It begins with a
 # digit: `/proc/1-every-process/environ` is a path like that of any number.
 _PROCESSES = "1-every-process"
-_RANGE = re.compile(r"\{\d+\.\.\d")
-_PROC = re.compile(r"/proc/?(?:[\[*?].*)?")
-_ENDS = re.compile(rf"\b(?:{'|'.join(OWN_WORDS['killers'])})\b")
-_KEYS = {"space": " ", "enter": "\n", "return": "\n", "c-m": "\n", "kp_enter": "\n", "minus": "-", "tab": "\t"}
+_MAY_HOLD_OURS = re.compile(rf"{_PROCESSES}|\{{\d+\.\.\d")
+_ENDS = re.compile(rf"\b(?:{'|'.join(OWN_WORDS['killers'] | OWN_WORDS['attachers'])})\b")
 _TYPED = re.compile(rf"lockgate\b[^\n]*?[\s'\"](?:approve|deny|revoke|(?:{'|'.join(OWN_WORDS['typed'])})s?)\b")
-_LAST_NAME = re.compile(r"^.*/(?=.)|\.exe$")
-# Where a part that must fit cannot be told from one that may.
-_ODD = re.compile(r"\(\?|\(\||\|\)|\|\||\)[*+?{]|\[[\[:.=^]*\[|\\(?![bsw.<>$^*\[\]/-])")
-_SIGNS = re.compile(r"\[\^?\]?[^\]]*\]|\\.|.?[*?]|.\{[^}]*\}|[+^$(){}]|\.(?=[*+?])")
 
 
-def note_own_number(walk: Walk) -> None:
-    """Note a line that has the service's number and ends processes: a shell knows more ways to hand a number on."""
+def note_own_number(walk: Walk, text: str) -> None:
+    """Note a line that has the service's number and ends processes: a shell knows many ways to hand a number on."""
     # A number of one or two digits is also a signal, seconds or a line.
-    numbers = re.findall(r"(?<![\w.%/-])\d{3,10}(?!\d)", walk.line) if _ENDS.search(walk.line) else ()
+    numbers = re.findall(r"(?<![\w.%/])\d{3,10}(?!\d)", text) if walk.is_near_own and _ENDS.search(text) else ()
     if numbers and not walk.project.own_pids().isdisjoint(map(int, numbers)):
         walk.add("changes-own-guard", "lockgate")
 
@@ -385,13 +327,12 @@ def _note_processes(walk: Walk, call: Invocation, words: list[str]) -> None:
     name = call.name
     if _ends_ours(walk, call, words):
         walk.add("changes-own-guard", " ".join([name, *words])[:100])
-    elif name in OWN_WORDS["attachers"] and any(_is_ours(walk, word) for word in words):
+    elif name in OWN_WORDS["attachers"] and any(map(_MAY_HOLD_OURS.search, words)):
         # Its memory holds the tokens.
         walk.add("reads-own-token", name)
-    elif name in OWN_WORDS["typing"]:
-        keys = [_KEYS.get(word.lower(), word) for word in words]
-        if any(_TYPED.search(typed.lower()) for typed in ("".join(keys), " ".join(keys))):
-            walk.add("changes-own-guard", "lockgate")
+    # Keys may be typed one by one.
+    elif name in OWN_WORDS["typing"] and _TYPED.search(_P["between keys"].sub("", " ".join(words).lower())):
+        walk.add("changes-own-guard", "lockgate")
     elif not OWN_WORDS["managers"].isdisjoint((name, "-".join([name, *plain_words(words)[:1]]))):
         _note_managed(walk, plain_words(call.arguments))
     if moved := _moved_by(walk, name.rpartition("/")[2].removesuffix(".exe"), words):
@@ -402,7 +343,7 @@ def _moved_by(walk: Walk, program: str, words: list[str]) -> str:
     """Return what gives a coding agent or a Lockgate that is started another home, without our hooks and tokens."""
     starts_own = any("lockgate" in word for word in (program, *words[:3]))
     if starts_own and {"init", "serve", "hook", "mcp"} & {*words[:8]}:
-        return min(filter(_STEERS.fullmatch, walk.assigned), default="")
+        return min(filter(_P["steers"].fullmatch, walk.assigned), default="")
     for agent in AGENT_PROGRAMS.values():
         if agent.is_started_by(program, words):
             moved = min(HOME_VARIABLES & walk.assigned, default="sudo" if walk.as_root else "")
@@ -415,28 +356,18 @@ def _note_managed(walk: Walk, words: list[str]) -> None:
     # A judge's server that is started anew is the same judge.
     holds_judge = walk.project.judge_servers and "restart" not in words
     own = ["lockgate", *(OWN_WORDS["model servers"] if holds_judge else ())]
-    is_ours = re.compile("|".join(own), re.IGNORECASE).search
     if OWN_WORDS["environment verbs"].intersection(words):
         # Without a name, all variables are changed.
-        named = [word for word in words if len(words) == 1 or _STEERS_SERVICE.fullmatch(word.partition("=")[0])]
+        named = [word for word in words if len(words) == 1 or _P["steers service"].fullmatch(word.partition("=")[0])]
     elif OWN_WORDS["verbs for all"].intersection(words):
-        named = words[:2] if len(words) < 3 else []
-    elif OWN_WORDS["looking verbs"].isdisjoint(words):
-        # A pattern can mean the service; of a name that is not known, a part must say so.
-        named = [word for word in words if not (word.isalnum() or _is_foreign(word, "lockgate.service"))]
-        named += filter(is_ours, words)
+        named = words if len(words) < 3 else []
     else:
-        named = []
+        # A pattern can mean the service; of a name that is not known, a part must say so.
+        looks = not OWN_WORDS["looking verbs"].isdisjoint(words)
+        named = [word for word in words if not (looks or word.isalnum() or _is_foreign(word, "lockgate.service"))]
+        named += [word for word in words if not looks and any(name in word.lower() for name in own)]
     if named:
         walk.add("changes-own-guard", walk.plain(named[-1]))
-
-
-def _is_ours(walk: Walk, word: str) -> bool:
-    """Return whether a word is one of our processes, its group of processes, or a list that may hold it."""
-    number = word.lstrip("-+").rpartition("=")[2].lstrip("0")
-    if _PROCESSES in word or _RANGE.search(word):
-        return True
-    return number.isdecimal() and int(number[:12]) in walk.project.own_pids()
 
 
 def _ends_ours(walk: Walk, call: Invocation, words: list[str]) -> bool:
@@ -445,19 +376,16 @@ def _ends_ours(walk: Walk, call: Invocation, words: list[str]) -> bool:
     if name not in OWN_WORDS["killers"]:
         return name in ("fuser", "ss") and has_option(words, "-k", "-K", "--kill") and _selects_ours(walk, call)
     # `kill -9 -1`: all that the user may end.
-    if name == "killall5" or "-1" in words[1:] or any(_is_ours(walk, word) for word in (*words, call.stdin.target)):
-        return True
-    return name != "kill" and _selects_ours(walk, call)
+    is_all = name == "killall5" or "-1" in words[1:] or any(map(_MAY_HOLD_OURS.search, (*words, call.stdin.target)))
+    return is_all or (name != "kill" and _selects_ours(walk, call))
 
 
 def _service_lines(walk: Walk, *lists: str) -> str:
-    """Return our processes as these lists show them, in small letters."""
-    pid, ports = min(walk.project.service_pids, default=4312), walk.project.own_ports
-    shown = (*lists, *(f"models {name}" for name in lists if walk.project.judge_servers))
+    """Return our processes as these lists show them, in small letters; Python goes by its name without a version."""
+    pid, shown = min(walk.project.service_pids, default=4312), {*lists}
+    shown |= {f"models {name}" for name in lists if walk.project.judge_servers}
     lines = [line for name, line in _LINES if name in shown]
-    return "\n".join(
-        line.format(python=python, port=port, pid=pid) for line in lines for python in _PYTHONS for port in ports
-    ).lower()
+    return "\n".join(line.format(port=port, pid=pid) for line in lines for port in walk.project.own_ports).lower()
 
 
 def _selects_ours(walk: Walk, call: Invocation) -> bool:
@@ -467,16 +395,15 @@ def _selects_ours(walk: Walk, call: Invocation) -> bool:
     given, values = {option for option, _ in options}, dict(options)
     text = walk.plain(" ".join([*words, *values.values()])) if takes_ports == "ports" else ""
     # A port that is not known is another one.
-    if ports := _PORTS.findall(text):
+    if ports := _P["ports"].findall(text):
         return any(
             int(low[:6]) <= port <= int((high or low)[:6]) for low, high in ports for port in walk.project.own_ports
         )
     names = words if named_by == "words" else [values[named_by]] if named_by in values else []
     if names:
         shown = _service_lines(walk, "names", *(["processes"] if given & {"-f", "--full"} else []))
-        return bool(given & {"-v", "--inverse"}) or not all(
-            _is_foreign(_LAST_NAME.sub("", name), shown) for name in names
-        )
+        is_turned = bool(given & {"-v", "--inverse"})
+        return is_turned or not all(_is_foreign(_P["not the last name"].sub("", name), shown) for name in names)
     given |= {"words"} if words or "$" in text else set()
     return ("!" in shows_all) is given.isdisjoint(shows_all.split())
 
@@ -486,17 +413,21 @@ def _is_foreign(pattern: str, text: str) -> bool:
     known = "".join(pattern.split(MARK)[::2]).lower()
     if MARK in pattern and len(known.strip("*. ")) <= 1:
         return True
-    known = known.replace("\\|", "|").replace("\\.", ".")
-    pieces = [choice.split("\n") for choice in _SIGNS.sub("\n", known).split("|")]
-    return not _ODD.search(known) and all(
+    known = _P["version"].sub("", known.replace("\\|", "|").replace("\\.", "."))
+    pieces = [choice.split("\n") for choice in _P["signs"].sub("\n", known).split("|")]
+    return not _P["odd"].search(known) and all(
         any(not re.search(re.escape(piece).replace(r"\.", "."), text) for piece in choice) for choice in pieces
     )
 
 
 def follow_processes(walk: Walk, call: Invocation, output: Output) -> Output:
     """Return a program's output, marked where it is a list of processes that may hold the service."""
-    if listed := _ours_printed(walk, call):
-        return Output(Source.NONE, target=listed)
+    for path in map(walk.plain, _names_printed(call.name, call.arguments)):
+        if not all(is_above for _, is_above in find_own(path, walk.project, walk.folder)):
+            return Output(Source.NONE, target=path)
+    lists = call.name in _CHOOSERS and call.name not in OWN_WORDS["killers"] and _selects_ours(walk, call)
+    if lists or any(_P["proc"].fullmatch(walk.plain(word)) for word in call.arguments):
+        return Output(Source.NONE, target=_PROCESSES)
     if call.name in ("read", "mapfile", "readarray") and call.stdin.target:
         for name in split_options(call.arguments)[1]:
             walk.variables[name] = walk.mark(call.stdin)
@@ -506,18 +437,6 @@ def follow_processes(walk: Walk, call: Invocation, output: Output) -> Output:
     if pattern and _is_foreign(pattern, _service_lines(walk, "processes")):
         return UNKNOWN_OUTPUT if output.target == _PROCESSES else output
     return call.stdin if output.source in (Source.EMPTY, Source.NONE) else output
-
-
-def _ours_printed(walk: Walk, call: Invocation) -> str:
-    """Return a path of ours that a search prints, or the mark of a list of processes that may hold the service."""
-    for path in map(walk.plain, _names_printed(call.name, call.arguments) if walk.is_near_own else ()):
-        if not all(is_above for _, is_above in find_own(path, walk.project, walk.folder)):
-            return path
-    lists = call.name in _CHOOSERS and call.name not in OWN_WORDS["killers"] and _selects_ours(walk, call)
-    line = "".join(call.arguments)
-    may_name = "/proc" in line or MARK in line
-    named = may_name and any(_PROC.fullmatch(walk.plain(word)) for word in call.arguments)
-    return _PROCESSES if lists or named else ""
 
 
 def _kept_lines(call: Invocation) -> str:

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from enum import StrEnum
 from fnmatch import fnmatchcase, translate
 from functools import lru_cache
@@ -25,7 +24,7 @@ from urllib.parse import unquote
 from lockgate.core.ruling.effects.agent_programs import AGENT_PROGRAMS
 from lockgate.core.ruling.effects.effect import Effect, effect
 from lockgate.core.ruling.effects.project import Project, normalize_path
-from lockgate.core.tables import read_table
+from lockgate.core.tables import read_patterns, read_table
 
 
 class Access(StrEnum):
@@ -40,7 +39,7 @@ class Access(StrEnum):
 class _Listed(NamedTuple):
     section: str
     start: str
-    parts: tuple[str, ...]
+    names: list[str]
 
 
 ASKS_SERVICE = "asks-own-service"
@@ -48,43 +47,22 @@ OWN_KINDS = frozenset(("reads-own-token", "changes-own-state", "changes-own-guar
 OWN_WORDS = {
     name: frozenset(words.split()) for name, words in read_table(__package__, "own.tbl", "words", ("list", "words"))
 }
+_P = read_patterns(__package__, "own.tbl")
 _MOST_PATH = 4096
+# Stands for a piece of a path that is not known.
 _ANY = "\x01"
 _LISTED = [
-    _Listed(what, path.partition("/")[0], tuple(path.casefold().partition("/")[2].split("/")))
-    for path, what in read_table(__package__, "own.tbl", "paths", ("path", "what"))
+    _Listed(section, path.partition("/")[0], path.casefold().split("/")[1:])
+    for path, section in read_table(__package__, "own.tbl", "paths", ("path", "what"))
 ]
-_PATTERN = re.compile(rf"[*?\[{_ANY}]")
-# Where in the list the paths are that begin with an anchor, or with a name.
-_PLACES: dict[str, list[int]] = defaultdict(list)
-for _at, _entry in enumerate(_LISTED):
-    _PLACES[_entry.start or "/"].append(_at)
-    _PLACES[_entry.parts[0]].append(_at)
-_OWN_PROCESS = re.compile(r"/proc/(?:thread-)?self/(?!root|cwd)\w+(?:/\d*)?")
-_FILE_URL = re.compile(r"file:(?://[^/\\]*)?", re.IGNORECASE)
-_VARIABLE = re.compile(r"\$(?:env:)?\{?(\w+)\b(?::?[-=?][^}]*)?\}?|%(\w+)%|\$\{[^}]*\}|\$\(\)", re.IGNORECASE)
+_NAMES = frozenset(name for entry in _LISTED for name in entry.names)
+_SIGNS = re.compile(rf"[*?\[{_ANY}]")
 _VARIABLES = {
     **dict.fromkeys(("HOME", "USERPROFILE", "HOMEPATH"), "~"),
     "XDG_STATE_HOME": "~/.local/state",
     "XDG_CACHE_HOME": "~/.cache",
     **{agent.variable: f"~/{agent.base}".rstrip("/") for agent in AGENT_PROGRAMS.values()},
 }
-# A name that is no pattern and no detour.
-_NAME = re.compile(r"[\w.-]*\w")
-_VARIES = re.compile(r"[$%]")
-_ANY_HOME, _LAST_DOTS = re.compile(r"^~[\w.-]*(?=/|$)"), re.compile(r"(?<=\w)\.+$")
-_WHOLE = re.compile(r"[/~$%]|file:|[A-Za-z]:[\\/]", re.IGNORECASE)
-_HOME = re.compile(r"(?:/(?:home|users)/[^/]+|/root|/var/root|[a-z]:/users/[^/]+)(?=/|$)")
-_ABOVE_HOME = re.compile(r"/(?:home|users|\*+)?|[a-z]:/?(?:users)?")
-# Values that only the shell knows, a home, the root alone or with a pattern, a folder above, a `cd` without a folder,
-# and an archive that says itself which paths it writes.
-_NEAR = re.compile(
-    r"[$`\x00]|~(?<!\w~)|[/\\](?:(?:home|root|users)(?:[/\\][\w.@-]+)?[/\\]?)?(?:[\s\"');|&,:]|\Z)"
-    r"|/(?<![^\s\"'=(:,]/)\w{0,6}[*?\[{]|\.\.(?<!\.\.\.)(?:[\s\"');|&,/\\]|\Z)"
-    r"|\bcd\s*(?:$|[;&|)\n])|\btar\s[^|;&\n]{0,200}?(?:-p|-?\bx[a-z]*p|absolute-names)"
-)
-_PATTERNS, _HOMES = re.compile(r"[*?\[{]|/\.?/"), re.compile("home|users|/root")
-_QUOTES = str.maketrans("", "", "'\"\\^")
 
 
 def own_access(path: str, access: Access, project: Project, *, folder: str = "", below: bool = False) -> Effect | None:
@@ -104,13 +82,9 @@ def find_own(path: str, project: Project, folder: str = "") -> tuple[tuple[str, 
     if not path or len(path) > _MOST_PATH:
         return ()
     folder = folder or project.folder or project.root
-    is_far = _NAME.fullmatch(path) and path.casefold() not in _PLACES and _is_far(folder, project.home)
-    if not project.own_folders and is_far:
-        places: tuple[tuple[str, bool], ...] = ()
-    else:
-        places = _find_own(path, folder, project.home, project.own_folders)
+    places = _find_own(path, folder, project.home, project.own_folders)
     # What asks is another process than the one that follows its links; only the host knows where they lead.
-    if not places and project.follow is not None and not _OWN_PROCESS.fullmatch(path):
+    if not places and project.follow is not None and not _P["process itself"].fullmatch(path):
         target = project.follow(_join(path, folder))
         places = _find_own(target, "", project.home, project.own_folders) if target else ()
     return places
@@ -118,26 +92,32 @@ def find_own(path: str, project: Project, folder: str = "") -> tuple[tuple[str, 
 
 def may_lead_to_own(text: str, project: Project) -> bool:
     """Return after a quick look whether a call with these values can come near a listed path; most cannot."""
+    search = _near_pattern(project.home, project.own_folders, project.own_ports).search
     low = text.lower()
     # A shell drops quotes inside a name.
-    bare = low.translate(_QUOTES)
     return (
-        any(map(bare.__contains__, _near_names(project.home, *project.own_folders)))
-        or any(str(port) in bare for port in project.judge_servers)
-        or any(name in low for name in ("/v1/", "/hooks/", "/links/"))
-        or any(str(project.service_port) in reading for reading in _readings(low))
-        or any(map(_NEAR.search, {low, bare}))
-        or (_PATTERNS.search(low) is not None and _HOMES.search(bare) is not None)
+        search(low) is not None
+        or (_P["quotes"].search(low) is not None and search(_P["quotes"].sub("", low)) is not None)
+        or any(map(search, _readings(low)[1:]))
         or bool(project.folder and _find_own(project.folder, "", project.home, project.own_folders))
     )
 
 
 @lru_cache(maxsize=64)
-def _near_names(*folders: str) -> tuple[str, ...]:
-    """Return names of which a plain path to anything of ours has one: from the root, or below a home."""
-    paths = [_HOME.sub("", normalize_path(folder.replace("\\", "/")).casefold(), count=1) for folder in folders]
-    firsts = [path.strip("/").rpartition(":/")[2].partition("/")[0] for path in paths]
-    return (*OWN_WORDS["near"], *filter(None, firsts))
+def _near_pattern(home: str, own_folders: tuple[str, ...], ports: tuple[int, ...]) -> re.Pattern[str]:
+    """Return what a text that leads to anything of ours has: a name on the way to it, a port, or an unknown value."""
+    names = {*OWN_WORDS["near"], *map(str, ports)}
+    for folder in (home, *own_folders):
+        path = _P["home"].sub("", normalize_path(folder.replace("\\", "/")).casefold(), count=1)
+        names.add(path.strip("/").rpartition(":/")[2].partition("/")[0])
+    letters = sorted({name[0] for name in names if name})
+    # By their first letters, so that one step tells most places of a text apart.
+    words = [f"{re.escape(letter)}(?:{_any_of(names, letter)})" for letter in letters]
+    return re.compile("|".join((*words, _P["near"].pattern)))
+
+
+def _any_of(names: Iterable[str], letter: str) -> str:
+    return "|".join(re.escape(name[1:]) for name in sorted(names) if name.startswith(letter))
 
 
 @lru_cache(maxsize=1024)
@@ -153,15 +133,7 @@ def may_find_own(pattern: str, *, settings: bool = False) -> bool:
 
 
 def _join(path: str, folder: str) -> str:
-    return path if not folder or _WHOLE.match(path) else f"{folder}/{path}"
-
-
-@lru_cache(maxsize=64)
-def _is_far(folder: str, home: str) -> bool:
-    """Return whether no listed path has a name in common with a folder, so that one more name decides."""
-    full = _resolve(folder, "", home)
-    parts = [part for part in full.split("/") if part]
-    return full[:1] == "/" and not _ABOVE_HOME.fullmatch(full) and not _listed_near(parts, "/")
+    return path if not folder or _P["whole"].match(path) else f"{folder}/{path}"
 
 
 @lru_cache(maxsize=8192)
@@ -173,49 +145,69 @@ def _find_own(path: str, folder: str, home: str, own_folders: tuple[str, ...]) -
         return tuple(
             (section, False) for section in sorted(sections) if may_find_own(name, settings=section == "setting")
         )
-    own = (_Listed("secret", "", tuple(_resolve(own, "", home).strip("/").split("/"))) for own in own_folders)
+    own = [_Listed("secret", "", _resolve(folder, "", home).strip("/").split("/")) for folder in own_folders]
     listed = [*_LISTED, *own]
-    if _ABOVE_HOME.fullmatch(full):
+    if _P["above home"].fullmatch(full):
         return tuple(dict.fromkeys((entry.section, True) for entry in listed if entry.start in ("~", "")))
-    parts, anchor = [part for part in full.split("/") if part], full[: full.startswith(("/", "~"))]
-    entries = [*_listed_near(parts, anchor), *listed[len(_LISTED) :]]
-    return tuple(
-        dict.fromkeys((entry.section, above) for entry in entries for above in _relations(parts, anchor, entry))
-    )
+    anchor, parts = full[: full.startswith(("/", "~"))], [part for part in full.split("/") if part]
+    if full not in ("~", "") and _NAMES.isdisjoint(parts) and not _SIGNS.search(full):
+        listed = own
+    places = dict.fromkeys((entry.section, _relation(parts, anchor, entry)) for entry in listed)
+    return tuple((section, is_above) for section, is_above in places if is_above is not None)
 
 
-def _listed_near(parts: list[str], anchor: str) -> list[_Listed]:
-    """Return the listed paths that have a name in common with a path, or any where its first name is a pattern."""
-    first = parts[int(anchor == "~") :][:1]
-    names = {*parts} if first and not _PATTERN.search(first[0]) else {anchor, *parts}
-    return [_LISTED[at] for at in sorted({at for name in names for at in _PLACES.get(name, ())})]
+def _relation(parts: list[str], anchor: str, entry: _Listed) -> bool | None:
+    """Return False if a path leads to a listed one, True if it is a folder above, None if it leads elsewhere."""
+    root, is_above = int(anchor == "~"), None
+    is_rooted = anchor == (entry.start or "/")
+    for at in range(len(parts)):
+        if parts[at] == entry.names[0] or (at == root and is_rooted):
+            # Where the folder is not known, a relative path may start from the home.
+            is_start = entry.start == "**" or (at == root and entry.start == (anchor or "~").strip("/"))
+            relation = _compare(parts[at:], entry.names)
+            if relation is False:
+                return False
+            is_above = is_above or (relation and is_start) or None
+    return True if not parts[root:] and is_rooted else is_above
 
 
-def _relations(parts: list[str], anchor: str, entry: _Listed) -> Iterator[bool]:
-    """Yield True for each way in which a path is a folder above the listed one, False where it leads there."""
-    root = int(anchor == "~")
-    starts = {at for at, part in enumerate(parts) if part == entry.parts[0]}
-    for at in starts | {root} if anchor == (entry.start or "/") else starts:
-        # Where the folder is not known, a relative path may start from the home.
-        is_start = entry.start == "**" or (at == root and entry.start == (anchor or "~").strip("/"))
-        if (above := _compare(parts[at:], entry)) is False or (above and is_start):
-            yield above
+def _compare(parts: list[str], names: list[str]) -> bool | None:
+    """Return the relation of a path to a listed one that begins at the same folder."""
+    has_unknown = tells = False
+    for at, (part, name) in enumerate(zip(parts, names, strict=False)):
+        if not _fits(part, name):
+            return None
+        if _ANY in part:
+            has_unknown = True
+            # `~/.$X` is a hidden folder of the home, as ours are.
+            tells = tells or part[0] == "." or len(part.replace(_ANY, "")) > 2
+        elif name not in OWN_WORDS["common names"] and (at or name[:1] == "." or "lockgate" in name):
+            # The first name of a path from the root, such as `/srv`, is that of many others.
+            tells = True
+    return None if has_unknown and not tells else len(parts) < len(names)
+
+
+def _fits(part: str, name: str) -> bool:
+    """Return whether one name of a path, which may be a pattern of the shell, can be a listed name."""
+    if part == name or not _SIGNS.search(part):
+        return part == name or ("*" in name and fnmatchcase(part, name))
+    if _ANY in part:
+        return fnmatchcase(name, part.replace("[", "[[]").replace(_ANY, "*"))
+    return "*" in name or ((name[:1] != "." or part[:1] == ".") and fnmatchcase(name, part))
 
 
 def _resolve(path: str, folder: str, home: str) -> str:
     """Return a path in one spelling: small letters, `/`, without detours, a home as `~`, an unknown piece as a mark."""
     text = path.strip()
-    if (url := _FILE_URL.match(text)) is not None:
+    if (url := _P["file url"].match(text)) is not None:
         text = unquote(text[url.end() :])
-    if _VARIES.search(text + folder):
-        text, folder = _VARIABLE.sub(_value, text), _VARIABLE.sub(_value, folder)
-    text = _join(text, folder).replace("\\", "/")
+    text = _join(_P["variable"].sub(_value, text), _P["variable"].sub(_value, folder)).replace("\\", "/")
     # Windows takes what follows two colons for a part of the file, and ignores blanks and dots at the end of a name.
     text = text.partition("::")[0].rstrip()
     # As a folder of its own, so that `~/..` is the folder of all homes.
-    text = _LAST_DOTS.sub("", normalize_path(_ANY_HOME.sub("/home/~", text)).casefold())
+    text = _P["last dots"].sub("", normalize_path(_P["any home"].sub("/home/~", text)).casefold())
     own = normalize_path(home.replace("\\", "/")).casefold() if home != "/" else ""
-    if own and (text == own or text.startswith(f"{own}/")):
+    if own and f"{text}/".startswith(f"{own}/"):
         return "~" + text[len(own) :]
     if own and text[:1] == "/" and own.startswith(f"{text.rstrip('/')}/"):
         return "/"
@@ -223,7 +215,7 @@ def _resolve(path: str, folder: str, home: str) -> str:
     first, _, rest = text[1:].partition("/")
     if text[:1] == "/" and rest and first != "**" and _fits(first, "home"):
         return "/".join(["~", *rest.split("/")[1:]])
-    return _HOME.sub("~", text, count=1) if _HOME.match(text) else text
+    return _P["home"].sub("~", text, count=1)
 
 
 def _value(match: re.Match[str]) -> str:
@@ -231,48 +223,17 @@ def _value(match: re.Match[str]) -> str:
     return _VARIABLES.get(name, match[0] if match[2] else _ANY)
 
 
-def _compare(parts: list[str], entry: _Listed) -> bool | None:
-    """Return True if the path is a folder above the listed one, False if it is that one, None if it leads elsewhere."""
-    has_unknown = tells = False
-    for at, (part, listed) in enumerate(zip(parts, entry.parts, strict=False)):
-        if not _fits(part, listed):
-            return None
-        if _ANY in part:
-            has_unknown = True
-            # `~/.$X` is a hidden folder of the home, as ours are.
-            tells = tells or part[0] == "." or len(part.replace(_ANY, "")) > 2
-        elif listed not in OWN_WORDS["common names"] and (at or listed[:1] == "." or "lockgate" in listed):
-            # The first name of a path from the root, such as `/srv`, is that of many others.
-            tells = True
-    return None if has_unknown and not tells else len(parts) < len(entry.parts)
-
-
-def _fits(part: str, listed: str) -> bool:
-    """Return whether one name of a path, which may be a pattern of the shell, can be a listed name."""
-    if part == listed or _ANY in part:
-        return part == listed or fnmatchcase(listed, part.replace("[", "[[]").replace(_ANY, "*"))
-    is_pattern = any(sign in part for sign in "*?[")
-    if "*" in listed:
-        return is_pattern or fnmatchcase(part, listed)
-    return is_pattern and (listed[:1] != "." or part[:1] == ".") and fnmatchcase(listed, part)
-
-
 # 2. The service, and the servers of judges
 
 # An agent may ask whether the service runs.
 _HEALTH = r"/(?:healthz|readyz)(?:[\s\"'`;|&)]|$)"
-_HOSTS = re.compile(r"\[[^\s\[\]]*\]|[^\s/\\?#\"'<>|`,;&()=@\[\]]+")
 # Browsers leave the first three out wherever they stand in an address, and take the others for dots.
 _PLAIN = str.maketrans("。．｡", "...", "\t\r\n")
-# The routes of Ollama, LM Studio, llama.cpp and vLLM that replace, load or remove a model.
-_MODEL_ROUTE = re.compile(
-    r"/+api/+(?:create|delete|pull|copy|v\d/+models/+(?:un)?load)\b|/models/+(?:un)?load\b|/v1/+(?:un)?load_lora|/lora-adapters"
-)
 
 
 def find_own_service(text: str, port: int) -> str:
     """Return the host and port in a text that lead to the service; empty if none do."""
-    return next(filter(None, (_find_address(reading, port) for reading in _readings(text))), "")
+    return next(filter(None, (_find_address(reading, str(port)) for reading in _readings(text))), "")
 
 
 def _readings(text: str) -> list[str]:
@@ -282,17 +243,17 @@ def _readings(text: str) -> list[str]:
     return [text, unicodedata.normalize("NFKC", unquote(unquote(text))).translate(_PLAIN)]
 
 
-def _find_address(text: str, port: int) -> str:
+def _find_address(text: str, port: str) -> str:
     """Return an address where a text has the port, and this machine anywhere beside it."""
-    if str(port) not in text or not re.search(rf"(?<!\d)0{{0,8}}{port}(?!\d|{_HEALTH})", text):
+    if port not in text or not re.search(rf"(?<!\d)0{{0,8}}{port}(?!\d|{_HEALTH})", text):
         return ""
-    words = (word.removesuffix(":") for word in _HOSTS.findall(re.sub(rf"(?<!\d)0{{0,8}}{port}(?!\d)", " ", text)))
+    words = (word.removesuffix(":") for word in _P["hosts"].findall(re.sub(rf"(?<!\d)0{{0,8}}{port}(?!\d)", " ", text)))
     return next((f"{word}:{port}" for word in words if is_this_machine(word)), "")
 
 
 def find_model_change(text: str, ports: Iterable[int]) -> str:
     """Return the host and port of a judge's server where a text also names a route that changes its models."""
-    addresses = (find_own_service(text, port) for port in ports if _MODEL_ROUTE.search(unquote(text)))
+    addresses = (find_own_service(text, port) for port in ports if _P["model route"].search(unquote(text)))
     return next(filter(None, addresses), "")
 
 

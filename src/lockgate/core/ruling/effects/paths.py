@@ -6,7 +6,7 @@ import re
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
-from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
+from lockgate.core.ruling.effects.effect import KINDS, Certainty, Effect, effect
 from lockgate.core.ruling.effects.own_paths import Access as Access
 from lockgate.core.ruling.effects.own_paths import own_access
 from lockgate.core.ruling.effects.project import Place, Project, normalize_path
@@ -14,6 +14,33 @@ from lockgate.core.tables import read_sections
 
 # The end of a path says what it is; readings of paths are kept, so that a long one is not.
 MOST_PATH = 300
+_SECTIONS = read_sections("lockgate.core.ruling.effects", "paths.txt")
+
+
+def _any_of(section: str) -> re.Pattern[str]:
+    """Return a pattern for the end of a path: a line that begins with `/` is a path from the root, any other a name."""
+    names = "|".join(line for line in _SECTIONS[section] if line[0] != "/")
+    whole = "|".join(line for line in _SECTIONS[section] if line[0] == "/")
+    return re.compile("|".join(filter(None, (names and f"(?:^|/)(?:{names})/?$", whole and f"^(?:{whole})/?$"))), re.I)
+
+
+def _one_of(section: str) -> str:
+    return "(?:" + "|".join(_SECTIONS[section]) + ")"
+
+
+# Files whose content is a secret; public halves, examples and templates are none. Then the kinds of doors, and what
+# programs keep to be faster, and fetch or make again when it is gone.
+_SECRET, _NO_SECRET = _any_of("secret"), re.compile(f"{_one_of('no-secret')}$", re.IGNORECASE)
+_DOORS = [(kind, _any_of(kind)) for kind in _SECTIONS if kind in KINDS]
+_SOURCES, _CACHE = _any_of("sources"), re.compile(f"^{_one_of('cache')}/?$", re.IGNORECASE)
+_SECRET_VARIABLE = re.compile(_one_of("secret-variable"), re.IGNORECASE)
+_HARMLESS_VARIABLE = re.compile(f"^{_one_of('harmless-variable')}$", re.IGNORECASE)
+_SECRET_EXAMPLES = [example.split("/") for line in _SECTIONS["secret-examples"] for example in line.split()]
+_GLOB, _HOME = re.compile(r"[*?\[]"), re.compile(r"^(?:~|\$HOME|/root|/(?:home|Users)/[^/]+)(?=/|$)")
+# So near to the root a path is a project, or a place where others keep data, rather than a part of one.
+_SHALLOW = re.compile(r"/[^/]+(?:/[^/]+){0,2}/?\Z")
+# The whole of a folder: `.`, `*`, `./*`, `/`.
+_WHOLE = re.compile(r"^(?:\./?)?(?:\*|\.\*|\.)?/?$|^/$")
 
 
 def read_access(path: str, access: Access, project: Project, *, folder: str = "") -> Effect:
@@ -25,11 +52,11 @@ def read_access(path: str, access: Access, project: Project, *, folder: str = ""
         return effect("reads-secret", path) if is_secret(path, folder) else effect("looks")
     place = place_of(path, project, folder)
     if access is Access.RUN:
-        if place is Place.INSIDE:
-            return effect("runs-project-task", path)
-        return effect("runs-program", path, certainty=Certainty.GUESS)
-    kind = _door(path, place, project, folder)
-    if kind:
+        is_inside = place is Place.INSIDE
+        return (
+            effect("runs-project-task", path) if is_inside else effect("runs-program", path, certainty=Certainty.GUESS)
+        )
+    if kind := _door(path, place, project, folder):
         return effect(kind, path)
     if place is Place.INSIDE:
         return _delete_inside(path, project) if access is Access.DELETE else effect("edits-project", path)
@@ -51,22 +78,6 @@ def place_of(path: str, project: Project, folder: str = "") -> Place:
     return project.locate(f"{folder}/{path}" if folder[:1] == "~" and path[:1] not in ("/", "~") else path, folder)
 
 
-_PATTERNS = read_sections("lockgate.core.ruling.effects", "paths.txt")
-
-
-def _any_of(section: str) -> str:
-    """Return a pattern for the end of a path: a line that begins with `/` is a path from the root, any other a name."""
-    lines = _PATTERNS[section]
-    names = "|".join(line for line in lines if line[0] != "/")
-    whole = "|".join(line for line in lines if line[0] == "/")
-    return "(?:" + "|".join(filter(None, (names and f"(?:^|/)(?:{names})/?$", whole and f"^(?:{whole})/?$"))) + ")"
-
-
-# Files whose content is a secret. Public halves, examples and templates are none.
-_SECRET = re.compile(_any_of("secret"), re.IGNORECASE)
-_NO_SECRET = re.compile("(?:" + "|".join(_PATTERNS["no-secret"]) + ")$", re.IGNORECASE)
-
-
 def is_secret(path: str, folder: str = "") -> bool:
     """Return whether a path names a file whose content is a secret."""
     return _is_secret(path[-MOST_PATH:], folder[-MOST_PATH:])
@@ -78,11 +89,6 @@ def _is_secret(path: str, folder: str) -> bool:
     if _GLOB.search(full) and _can_be_secret(full):
         return True
     return _SECRET.search(full) is not None and _NO_SECRET.search(full) is None
-
-
-_GLOB = re.compile(r"[*?\[]")
-_SECRET_EXAMPLES = [example.split("/") for line in _PATTERNS["secret-examples"] for example in line.split()]
-_HOME = re.compile(r"^(?:~|\$HOME|/root|/(?:home|Users)/[^/]+)(?=/|$)")
 
 
 def _can_be_secret(pattern: str) -> bool:
@@ -116,56 +122,20 @@ def _full_path(path: str, folder: str) -> str:
     return normalize_path(f"{folder}/{path}" if folder and path[:1] not in ("/", "~", "$") else path)
 
 
-_TOKEN_VARIABLE = re.compile(
-    r"(?:^|_)(?:TOKEN|SECRET|SECRETS|PASSWORD|PASSWD|PASSPHRASE|PASS|PWD|PAT|CREDENTIALS?|APIKEY|AUTH|DSN)(?:$|_)"
-    r"|(?:API|ACCESS|PRIVATE|SECRET|SIGNING|ENCRYPTION|MASTER|DEPLOY|SSH|AUTH|SERVICE|ACCOUNT|STORAGE)_?KEY"
-    r"|^(?:DATABASE|REDIS|MONGO(?:DB)?|AMQP|POSTGRES|DB)_(?:URL|URI)$|KEY$(?<=_KEY)|^AWS_SESSION|CONNECTION_STRING",
-    re.IGNORECASE,
-)
-_HARMLESS_VARIABLE = re.compile(
-    r"^(?:PWD|OLDPWD|SSH_AUTH_SOCK|XDG_.*|.*_(?:PATH|FILE|DIR|URL_BASE|USER|USERNAME|LEN|LENGTH|TTL|HEADER)"
-    r"|(?:CACHE|SORT|PRIMARY|FOREIGN|PARTITION|HASH|MAP|OBJECT|S3|PUBLIC|LOCK|ROW|DICT|INDEX)_?KEYS?|MAX_.*|NUM_.*|PASS|.*_PASS_COUNT)$",
-    re.IGNORECASE,
-)
-
-
 def is_secret_variable(name: str) -> bool:
     """Return whether a variable is named as those are that hold a secret."""
-    return _TOKEN_VARIABLE.search(name) is not None and _HARMLESS_VARIABLE.match(name) is None
-
-
-_DOOR_KINDS = {
-    "startup": "writes-startup-file",
-    "schedule": "schedules-job",
-    "login": "changes-login",
-    "names": "writes-outside",
-    "hook": "installs-hook",
-    "pipeline": "changes-pipeline",
-    "agent": "changes-agent-file",
-    "packages": "uses-package-source",
-    "history": "rewrites-history",
-}
-_DOORS = re.compile("|".join(f"(?P<{section}>{_any_of(section)})" for section in _DOOR_KINDS), re.IGNORECASE)
-# What programs keep to be faster, and fetch or make again when it is gone.
-_SOURCES = re.compile(_any_of("sources"))
-_CACHE = re.compile("^(?:" + "|".join(_PATTERNS["cache"]) + ")/?$", re.IGNORECASE)
-# So near to the root a path is a project, or a place where others keep data, rather than a part of one.
-_SHALLOW = re.compile(r"/[^/]+(?:/[^/]+){0,2}/?\Z")
-# The whole of a folder: `.`, `*`, `./*`, `/`.
-_WHOLE = re.compile(r"^(?:\./?)?(?:\*|\.\*|\.)?/?$|^/$")
+    return _SECRET_VARIABLE.search(name) is not None and _HARMLESS_VARIABLE.match(name) is None
 
 
 def _door(path: str, place: Place, project: Project, folder: str) -> str:
-    if place is Place.SCRATCH:
-        return ""
-    door = _door_of(path[-MOST_PATH:], folder[-MOST_PATH:])
+    """Return the kind of a file that is more than a file of its place."""
+    kind = "" if place is Place.SCRATCH else _door_of(path[-MOST_PATH:], folder[-MOST_PATH:])
     # A repository of settings may hold start-up files that no shell reads from there.
-    if door in ("startup", "login") and place is Place.INSIDE and project.root and project.root != project.home:
-        return ""
-    return _DOOR_KINDS[door] if door else ""
+    is_no_home = place is Place.INSIDE and project.root and project.root != project.home
+    return "" if is_no_home and kind in ("writes-startup-file", "changes-login") else kind
 
 
 @lru_cache(maxsize=4096)
 def _door_of(path: str, folder: str) -> str:
-    match = _DOORS.search(_full_path(path, folder))
-    return (match.lastgroup or "") if match else ""
+    full = _full_path(path, folder)
+    return next((kind for kind, pattern in _DOORS if pattern.search(full)), "")

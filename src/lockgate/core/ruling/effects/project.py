@@ -6,11 +6,19 @@ it needs no untrusted text to have it from. The values here are pure; reading th
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+import tomllib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from fnmatch import fnmatchcase
+from functools import partial
+from itertools import islice
+from typing import NamedTuple
 
+from lockgate.core.ruling.effects.activity import Change
+from lockgate.core.ruling.tool_risk import canonical_tool
 from lockgate.core.tables import read_patterns, read_table
 
 
@@ -27,7 +35,7 @@ class Place(StrEnum):
 # Where packages of one name can differ.
 REGISTRIES = ("pypi", "npm", "cargo", "go", "gem", "composer", "maven", "conda")
 
-_P = read_patterns(__package__, "project.tbl")
+_P, _M = read_patterns(__package__, "project.tbl"), read_patterns(__package__, "manifests.tbl")
 _SHARED = {
     host: sort
     for sort, hosts in read_table(__package__, "project.tbl", "shared hosts", ("sort", "hosts"))
@@ -49,6 +57,7 @@ class Project:
     besides the usual places. `judge_servers` are the names of the judges that this machine serves, by port, and
     `judge_pids` looks up which processes listen there. `effect_rows` are the operator's own rows. `named` collects the
     files that a call surely runs or loads, for a caller that wants them; an empty path says that its arguments run.
+    `changes` collects what it writes to files. `show` reads the text of a file as it is now, where the host can.
     """
 
     root: str = ""
@@ -68,6 +77,8 @@ class Project:
     judge_pids: Callable[[], frozenset[int]] = field(default=frozenset, compare=False, repr=False)
     effect_rows: Sequence[str] = field(default=(), compare=False, repr=False)
     named: list[str] | None = field(default=None, compare=False, repr=False)
+    changes: list[Change] | None = field(default=None, compare=False, repr=False)
+    show: Callable[[str], str | None] | None = field(default=None, compare=False, repr=False)
 
     @property
     def own_ports(self) -> tuple[int, ...]:
@@ -101,10 +112,28 @@ class Project:
         """Return the same for a whole URL or git address."""
         return bool(site := site_of_url(url)) and site in self.hosts
 
+    def apart(self) -> Project:
+        """Return the same project for a reading of which nothing is collected."""
+        return replace(self, named=None, changes=None)
+
     def at(self, folder: str) -> Project:
         """Return the same project with another working folder; a folder that is not absolute changes nothing."""
         folder = folder.replace("\\", "/") if _P["windows"].match(folder) else folder
         return replace(self, folder=normalize_path(folder)) if _is_absolute(folder) else self
+
+    def full_path(self, path: str, folder: str = "") -> str:
+        """Return a path in the form in which paths are compared; `folder` is what a relative one starts from."""
+        path = path.replace("\\", "/") if _P["windows"].match(path) else path
+        start = "" if path[:1] == "~" or _is_absolute(path) else folder or self.folder or self.root
+        full = normalize_path(f"{start}/{path}" if start else path)
+        return self.home + full[1:] if self.home and f"{full}/".startswith("~/") else full
+
+    def note_change(
+        self, path: str, text: str | None, *, is_whole: bool = True, replaced: str = "", link: str = ""
+    ) -> None:
+        """Note what is written to a file, for a caller that wants it."""
+        if self.changes is not None:
+            self.changes.append(Change(self.full_path(path), text, is_whole, replaced, link and self.full_path(link)))
 
     def locate(self, path: str, folder: str = "") -> Place:
         """Return where a path lies; `folder` is what a relative path starts from, the working folder when empty."""
@@ -181,3 +210,214 @@ def _is_absolute(path: str) -> bool:
 def _is_below(path: str, folder: str) -> bool:
     folder = folder.rstrip("/")
     return path == folder or path.startswith(f"{folder}/")
+
+
+# What the files of a project name, by `manifests.tbl`. A file that is broken names nothing: a name that is missed is
+# merely unknown. Where a host gives no folder, a manifest that a call reads is the only way to know it.
+
+# Names that one file may give, of each sort; how long a name, a file of TOML and a manifest that is read may be.
+_MAX_NAMES, _MAX_NAME, _MAX_TOML, _MAX_MANIFEST = 10_000, 160, 64 * 1024, 512 * 1024
+_MAX_DEPTH = 12
+_IMAGE_FOLDERS = frozenset("workflows k8s kubernetes manifests deploy deployments".split())
+
+
+class ManifestNames(NamedTuple):
+    """What one file names; `packages` are `registry:name`, `hosts` as `site_of_url` writes them."""
+
+    packages: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+
+
+NO_NAMES = ManifestNames()
+_Reader = Callable[[str], ManifestNames]
+
+
+def is_manifest(name: str, folder: str = "") -> bool:
+    """Return whether a file of this name, in a folder of that name, says what the project uses."""
+    reader = _reader_of(name, folder)
+    if reader is _read_images:
+        return _M["image file"].fullmatch(name) is not None or folder in _IMAGE_FOLDERS
+    return reader is not None
+
+
+def may_name_images(name: str) -> bool:
+    """Return whether a file of this name may say which images and actions are run, whatever else it says."""
+    return _reader_of(name, "") is _read_images
+
+
+def is_lock_file(name: str) -> bool:
+    """Return whether a file of this name lists everything that a tool has resolved, so that it may be large."""
+    return name in _LOCK_FILES
+
+
+def read_manifest(name: str, text: str, folder: str = "") -> ManifestNames:
+    """Return what a file of this name names, in a folder of that name; nothing where it cannot be read."""
+    reader = _reader_of(name, folder)
+    try:
+        return reader(text) if reader is not None and "\0" not in text else NO_NAMES
+    except (ValueError, RecursionError):
+        return NO_NAMES
+
+
+def read_git_remotes(text: str) -> dict[str, str]:
+    """Return the remotes in a repository's configuration, without the user or token in their addresses."""
+    remotes: dict[str, str] = {}
+    name = ""
+    for line in text.splitlines():
+        if section := _M["remote"].match(line):
+            name = section[2] or "" if section[1].lower() == "remote" else ""
+        elif name and (url := _M["remote url"].match(line)):
+            remotes.setdefault(name, re.sub(r"(?<=://)[^/@]*@", "", url[1]))
+    return remotes
+
+
+def _reader_of(name: str, folder: str) -> _Reader | None:
+    """Return what reads a file by its name, or by a pattern; other files of YAML may name images."""
+    globs = (glob for glob in _GLOBS if fnmatchcase(f"{folder}/{name}" if "/" in glob else name, glob))
+    reader = _READERS.get(name) or _READERS.get(next(globs, ""))
+    is_other = reader is None and (name.endswith((".yml", ".yaml")) or _M["image file"].fullmatch(name))
+    return _read_images if is_other else reader
+
+
+def _collect(
+    registry: str,
+    packages: Iterable[str] = (),
+    tasks: Iterable[str] = (),
+    programs: Iterable[str] = (),
+    urls: Iterable[str] = (),
+) -> ManifestNames:
+    return ManifestNames(
+        tuple(f"{registry}:{package_name(name)}" for name in _plain_names(packages)),
+        tuple(_plain_names(tasks)),
+        tuple(_plain_names(programs)),
+        tuple(dict.fromkeys(site for url in islice(urls, _MAX_NAMES) if (site := site_of_url(url)))),
+    )
+
+
+def _plain_names(names: Iterable[str]) -> Iterator[str]:
+    short = (name for name in islice(names, _MAX_NAMES) if 0 < len(name) <= _MAX_NAME)
+    return (name for name in short if _M["plain name"].fullmatch(name))
+
+
+def _read_tree(registry: str, is_toml: bool, text: str) -> ManifestNames:  # noqa: FBT001 - a cell of the table
+    """Read TOML or JSON: packages below keys that say so, and scripts below theirs.
+
+    The project's own name is no package that it uses: in a public registry it may be an attacker's. The scripts of some
+    keys have no program of their own: a runner takes their names.
+    """
+    if is_toml and (len(text) > _MAX_TOML or _M["long key"].search(text)):
+        return NO_NAMES
+    only_tasks = ("tasks",) if is_toml else ("tasks", "scripts")
+    packages, tasks, programs = list[str](), list[str](), list[str]()
+    pending: list[tuple[object, int]] = [(tomllib.loads(text) if is_toml else json.loads(text), 0)]
+    while pending:
+        value, depth = pending.pop()
+        for key, inner in value.items() if isinstance(value, dict) and depth <= _MAX_DEPTH else ():
+            if _M["dependency key"].fullmatch(key):
+                packages += _dependencies(inner)
+            elif key in ("scripts", "tasks", "gui-scripts", "bin") and isinstance(inner, dict):
+                tasks += inner
+                programs += inner if key not in only_tasks else ()
+            pending.append((inner, depth + 1))
+    return _collect(registry, packages, tasks, programs, _M["url"].findall(text))
+
+
+def _dependencies(value: object) -> Iterator[str]:
+    if isinstance(value, list):
+        matches = [_M["requirement"].match(item) for item in value if isinstance(item, str)]
+        yield from (match[1] for match in matches if match)
+    for name, inner in value.items() if isinstance(value, dict) else ():
+        # A group of requirements; elsewhere the key is the package and the value says which.
+        is_group = isinstance(inner, list) and any(isinstance(item, str) for item in inner)
+        yield from _dependencies(inner) if is_group else (name,)
+
+
+def _read_setup(text: str) -> ManifestNames:
+    blocks = (re.split(r"\n(?=\S)", block[1], maxsplit=1)[0] for block in _M["setup block"].finditer(text))
+    names = (name for block in islice(blocks, _MAX_NAMES) for name in _M["setup name"].findall(block))
+    return _collect("pypi", names, urls=_M["url"].findall(text))
+
+
+def _read_lines(
+    registry: str, reader: str, packages: re.Pattern[str], tasks: re.Pattern[str], urls: re.Pattern[str], text: str
+) -> ManifestNames:
+    names = [":".join(match.groups()) for match in packages.finditer(text)]
+    if registry == "maven":
+        names += [name.partition(":")[2] for name in names]
+    task_names = (name for match in tasks.finditer(text) for name in re.split(r"[\s,]+", match[1]))
+    addresses = _M["url"].findall(text) if reader == "text" else [match[1] for match in urls.finditer(text)]
+    found = _collect(registry, names, task_names, urls=addresses)
+    # The owners on a shared host are as many as the packages, and no registry of the project's own.
+    return found if reader == "text" else found._replace(hosts=tuple(site for site in found.hosts if "/" not in site))
+
+
+def _read_images(text: str) -> ManifestNames:
+    """Read the images and actions that have an owner or a host in their names; a new tag is the same name."""
+    named = dict.fromkeys((match["uses"], match["name"].lower()) for match in _M["image"].finditer(text))
+    others = [(uses, name) for uses, name in named if not _M["curated"].match(name)]
+    # Others may publish an image where a host is named, or the name has two parts, unlike a path.
+    images = _collect("image", (name for uses, name in others if not uses and _M["public image"].match(name)))
+    # An action may lie in a folder of its repository.
+    actions = dict.fromkeys("/".join(name.split("/")[:2]) for uses, name in others if uses)
+    return ManifestNames((*images.packages, *_collect("action", actions).packages))
+
+
+_STANDS_FOR = (
+    ("{url}", r"((?:https?|ssh)://[^\s\"'<>,;)\]}]{3,400})"),
+    ("{npm}", r"(?:@[\w.-]{1,100}/)?[\w.-]{1,100}"),
+    ("{name}", r'"([^"\n]{1,160})"'),
+)
+
+
+def _pattern(cell: str) -> re.Pattern[str]:
+    for word, pattern in _STANDS_FOR:
+        cell = cell.replace(word, pattern)
+    return re.compile(cell if cell != "-" else r"(?!)", re.MULTILINE)
+
+
+def _reader(registry: str, reader: str, packages: str, tasks: str, urls: str) -> _Reader:
+    if reader in ("toml", "json"):
+        return partial(_read_tree, registry, reader == "toml")
+    return partial(_read_lines, registry.strip("-"), reader, _pattern(packages), _pattern(tasks), _pattern(urls))
+
+
+_ROWS = read_table(
+    __package__, "manifests.tbl", "manifests", ("names", "registry", "reader", "packages", "tasks", "urls")
+)
+_LOCK_FILES = frozenset(name for names, _, reader, *_ in _ROWS if reader == "lock" for name in names.split())
+_READERS: dict[str, _Reader] = {
+    **{name: _reader(*cells) for names, *cells in _ROWS for name in names.split()},
+    **dict.fromkeys(("setup.cfg", "setup.py"), _read_setup),
+}
+_GLOBS = [name for name in _READERS if "*" in name]
+
+
+def learn_from_reading(project: Project, tool: str, asked: str, content: str, written: Collection[str]) -> Project:
+    """Return the project with the packages of the one manifest that a call read; unchanged for every other call.
+
+    It counts when a local tool read that file of the project and nothing else, and no earlier call wrote it.
+    """
+    path = _local_path(tool, asked) if len(content) <= _MAX_MANIFEST else ""
+    folder, _, name = path.replace("\\", "/").rpartition("/")
+    # Which images and actions a project runs is read from its folder alone: any file can say `image:`.
+    is_packages = is_manifest(name) and not may_name_images(name)
+    # Either side may spell a path from another folder.
+    is_written = any(path.endswith(other) or other.endswith(path) for other in written if other)
+    if not is_packages or is_written or project.locate(path) is not Place.INSIDE:
+        return project
+    is_numbered = len(_M["numbered"].findall(content)) * 10 >= (content.count("\n") + 1) * 9
+    text = _M["numbered"].sub("", content) if is_numbered else content
+    packages = frozenset(read_manifest(name, text, folder.rpartition("/")[2]).packages) - project.packages
+    if not packages or len(packages) + len(project.packages) > _MAX_NAMES:
+        return project
+    return replace(project, packages=project.packages | packages)
+
+
+def _local_path(tool: str, asked: str) -> str:
+    """Return the one path that a local tool reads, as far as its arguments tell."""
+    seed = canonical_tool(tool)
+    is_local = seed == "read" or (seed == "bash" and _M["prints"].match(asked) is not None)
+    paths = {path for path in _M["read path"].findall(asked) if path.strip("./\\")} if is_local else set()
+    return paths.pop() if len(paths) == 1 and not _M["more than one"].search(asked) else ""

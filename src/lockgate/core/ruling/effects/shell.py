@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from lockgate.core.ruling.effects.activity import Activity
 from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
-from lockgate.core.ruling.effects.own_acts import note_own_number
 from lockgate.core.ruling.effects.own_paths import may_lead_to_own
 from lockgate.core.ruling.effects.program_io import MARK
+from lockgate.core.ruling.effects.programs.loaded_files import read_loaded_code
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.shell_walk import Walk
 from lockgate.core.ruling.effects.written import read_written_file
@@ -20,10 +20,13 @@ def read_command(text: str, argument: str, project: Project, activity: Activity)
         return [effect("unreadable", certainty=Certainty.GUESS, argument=argument, span=(0, len(text)))]
     walk = Walk(argument, project, activity, text)
     # Codes of letters can spell any path.
-    walk.is_near_own = project.follow is not None or "\\" in text or may_lead_to_own(text, project)
+    walk.is_near_own = (
+        project.follow is not None or activity.is_near_own or "\\" in text or may_lead_to_own(text, project)
+    )
     walk.read_text(text.replace(MARK, ""))
-    note_own_number(walk)
+    read_loaded_code(walk)
     found = walk.effects()
+    walk.note_changes()
     for path, written in walk.written.items():
         found += read_written_file(path, written, "", argument, project)
     return found

@@ -107,11 +107,12 @@ _SINGLE_QUOTED = re.compile(r"'([^']*)'")
 _ANSI_QUOTED = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
 _CLOSER = re.compile(r"(?:then|else|elif|fi|do|done|esac|\})(?=[\s;|&()<>]|$)|;;|\)|\Z")
 _OPENER = re.compile(
-    r"(if|while|until|for|select|case|\{|\[\[|!|time|function|coproc)(?=[\s;|&()<>]|$)|\("
-    r"|([\w.:+-]++)[ \t]*+\([ \t]*\)[ \t\r\n]*"
+    r"(if|while|until|for|select|case|\{|\[\[|!|time|coproc)(?=[\s;|&()<>]|$)|\("
+    r"|function[ \t]++([^\s;|&()<>\"'$`]++)[ \t]*+(?:\([ \t]*\))?[ \t\r\n]*|([\w.:+-]++)[ \t]*+\([ \t]*\)[ \t\r\n]*"
 )
-# Compound commands that are scripts with a word behind each.
-_BLOCKS = {"{": ("}",), "(": (")",), "while": ("do", "done"), "until": ("do", "done")}
+# Compound commands that are scripts up to a closing word, and the words between these scripts.
+_CLOSED_BY = {"{": "}", "if": "fi", "while": "done", "for": "done"}
+_BETWEEN = frozenset(("then", "elif", "else", "do"))
 
 
 def parse_script(text: str) -> Script:
@@ -228,9 +229,9 @@ class _Parser:
         match = _OPENER.match(self.text, self.at)
         if match is None:
             return self.simple()
-        if match[2]:
+        if name := match[2] or match[3]:
             self.at = match.end()
-            return Compound("function", ((self.command(),),), name=match[2])
+            return Compound("function", ((self.command(),),), name=name)
         if match[1] in ("!", "time", "coproc"):
             self.at = match.end()
             while self.peek() == "-" and self.text.startswith(("-p", "--"), self.at):
@@ -248,55 +249,42 @@ class _Parser:
         if word == "(" and (parts := self.arithmetic(self.at)):
             return Compound("((", words=(parts,))
         self.at += len(word)
-        if word in _BLOCKS:
-            return Compound("while" if word == "until" else word, tuple(map(self.script_until, _BLOCKS[word])))
+        if word == "(":
+            return Compound("(", (self.script_until(")"),))
         if word == "[[":
             return Compound("[[", words=self.test_words())
-        if word == "function":
-            self.peek()
-            name = self.name_word()
-            self.peek()
-            if self.text.startswith("()", self.at):
-                self.at += 2
-            self.skip()
-            return Compound("function", ((self.command(),),), name=name)
-        if word == "if":
-            return self.if_body()
-        return self.case_body() if word == "case" else self.for_body()
+        if word == "case":
+            return self.case_body()
+        name, words = self.loop_head() if word in ("for", "select") else ("", ())
+        what = {"until": "while", "select": "for"}.get(word, word)
+        return Compound(what, self.scripts_until(_CLOSED_BY[what]), words, name)
 
     def script_until(self, closer: str) -> Script:
         script = self.script()
         self.expect(closer)
         return script
 
-    def if_body(self) -> Compound:
-        scripts = [self.script_until("then")]
-        while True:
+    def scripts_until(self, closer: str) -> tuple[Script, ...]:
+        """Read scripts up to a closing word; which words of the grammar stand between them changes nothing."""
+        scripts = [self.script()]
+        while (word := self.name_word()) != closer:
+            if word not in _BETWEEN:
+                raise ShellSyntaxError
             scripts.append(self.script())
-            closer = self.name_word()
-            if closer == "fi":
-                return Compound("if", tuple(scripts))
-            if closer == "elif":
-                scripts.append(self.script_until("then"))
-            elif closer != "else":
-                raise ShellSyntaxError
+        return tuple(script for script in scripts if script)
 
-    def for_body(self) -> Compound:
-        words: tuple[Word, ...] = ()
-        name = ""
+    def loop_head(self) -> tuple[str, tuple[Word, ...]]:
+        """Read a loop's variable and values, or the arithmetic in their place."""
         if self.peek() == "(":
-            words = (self.arithmetic(self.at),)
-            if not words[0]:
-                raise ShellSyntaxError
-        else:
-            name = self.name_word()
-            self.skip()
-            if self.text.startswith("in", self.at) and self.text[self.at + 2 : self.at + 3] in ("", *_META):
-                self.at += 2
-                words = self.words_until("\n;", _BLANK)
-        closer = "}" if self.skip(_GAP) == "{" else "done"
-        self.expect("{" if closer == "}" else "do")
-        return Compound("for", (self.script_until(closer),), words, name)
+            if parts := self.arithmetic(self.at):
+                return "", (parts,)
+            raise ShellSyntaxError
+        name = self.name_word()
+        self.skip()
+        if self.text.startswith("in", self.at) and self.text[self.at + 2 : self.at + 3] in ("", *_META):
+            self.at += 2
+            return name, self.words_until("\n;", _BLANK)
+        return name, ()
 
     def words_until(self, closers: str, gap: re.Pattern[str]) -> tuple[Word, ...]:
         words: list[Word] = []

@@ -11,9 +11,9 @@ import shlex
 from collections.abc import Callable, Collection, Sequence, Set
 from dataclasses import replace
 
-from lockgate.core.ruling.effects.activity import Activity
+from lockgate.core.ruling.effects.activity import Activity, Content
 from lockgate.core.ruling.effects.effect import Certainty, Effect, Severity, effect
-from lockgate.core.ruling.effects.own_acts import note_own_commands
+from lockgate.core.ruling.effects.own_acts import note_own_acts, note_own_number
 from lockgate.core.ruling.effects.own_paths import ASKS_SERVICE, find_own_service, own_access
 from lockgate.core.ruling.effects.paths import Access, is_secret, is_secret_variable, place_of, read_access
 from lockgate.core.ruling.effects.program_io import (
@@ -26,7 +26,8 @@ from lockgate.core.ruling.effects.program_io import (
     Output,
     Source,
 )
-from lockgate.core.ruling.effects.programs.dispatch import read_program
+from lockgate.core.ruling.effects.programs.engine import read_program
+from lockgate.core.ruling.effects.programs.loaded_files import run_content
 from lockgate.core.ruling.effects.programs.program_rows import WORDS
 from lockgate.core.ruling.effects.programs.variables import note_variable
 from lockgate.core.ruling.effects.project import Place, Project, normalize_path
@@ -58,12 +59,22 @@ MOST_EXPANDED = 512 * 1024
 class Walk:
     """The state of the shell while its commands are read, and the effects found so far."""
 
+    folder = ""
+    # What streams into the program that is being read, and from the last connection that was opened.
+    stdin = socket = NO_OUTPUT
+    # Whether the program that is being read has the administrator's rights.
+    as_root = False
+    # Whether the command can come near Lockgate's own files at all.
+    is_near_own = True
+    # How many substitutions take the output: what is captured is not shown, and its use decides.
+    _captured = 0
+    _nested = _texts = _read = _expanded = _depth = _steps = 0
+
     def __init__(self, argument: str, project: Project, activity: Activity, line: str) -> None:
         self.argument = argument
         self.line = line
         self.project = project
         self.activity = activity
-        self.folder = ""
         self.variables: dict[str, str] = {}
         self.functions: dict[str, Compound] = {}
         self.aliases: dict[str, str] = {}
@@ -71,20 +82,15 @@ class Walk:
         # Paths that this line downloads or unpacks, with the host; folders that it clones; and texts that it writes.
         self.downloads: dict[str, str] = {}
         self.written: dict[str, str] = {}
-        # What streams into the program that is being read, and from the last connection that was opened.
-        self.stdin = self.socket = NO_OUTPUT
+        # Of these files only a piece was written; the content of those is not known; and these are links, to what.
+        self.pieces_of: set[str] = set()
+        self.unknown: set[str] = set()
+        self.links: dict[str, str] = {}
         self.span = (0, len(line))
-        self._found: dict[tuple[str, str], Effect] = {}
-        self._nested = self._texts = self._read = self._expanded = self._depth = self._steps = 0
-        self._running: list[str] = []
-        # How many substitutions take the output: what is captured is not shown, and its use decides.
-        self._captured = 0
-        # Whether the program that is being read has the administrator's rights.
-        self.as_root = False
         # Variables that this line sets.
         self.assigned: set[str] = set()
-        # Whether the command can come near Lockgate's own files at all.
-        self.is_near_own = True
+        self._found: dict[tuple[str, str], Effect] = {}
+        self._running: list[str] = []
 
     # What is found
 
@@ -169,6 +175,7 @@ class Walk:
             return NO_OUTPUT
         if MARK in text:
             text = self.spell_again(text)
+        note_own_number(self, text)
         try:
             script = parse_script(text)
         except ShellSyntaxError as error:
@@ -326,7 +333,9 @@ class Walk:
             return self.run_program([variable.target.lower(), *fields[1:]], stdin)
         if re.fullmatch(r"(?:/[\w.-]+)*/(?:bin|Scripts)/[\w.-]+", tail):
             return self.run_program([tail.rpartition("/")[2], *fields[1:]], stdin)
-        note_own_commands(self, Invocation(self.plain(fields[0]), fields[1:], stdin, {}))
+        if self.is_near_own:
+            name = self.plain(fields[0])
+            note_own_acts(self, Invocation(name, fields[1:], stdin, {}), name, is_known=True)
         self.add_unreadable()
         return NO_OUTPUT
 
@@ -383,9 +392,9 @@ class Walk:
 
     # Redirections
 
-    def redirect(self, redirects: Sequence[Redirect], stdin: Output) -> tuple[Output, str | None]:
-        """Follow redirections: return what streams in, and the path that the output is written to."""
-        output: str | None = None
+    def redirect(self, redirects: Sequence[Redirect], stdin: Output) -> tuple[Output, tuple[str, bool] | None]:
+        """Follow redirections: return what streams in, and the path that the output is written to, or added to."""
+        output: tuple[str, bool] | None = None
         for operator, target, body in redirects:
             path = self.expand_one(target)
             if body is not None:
@@ -403,7 +412,7 @@ class Walk:
                 self.load(path)
                 stdin = self.read_file(path)
             elif path not in _NO_FILES:
-                output = path
+                output = path, ">>" in operator
         return stdin, output
 
     def connect(self, path: str) -> None:
@@ -422,14 +431,69 @@ class Walk:
         piece = self._only_piece(path)
         if piece is not NO_OUTPUT and piece.source is not Source.VARIABLE:
             return piece
+        plain = self.plain(path)
         if self.written or self.downloads or self.activity.downloaded or self.activity.is_full:
             full = self.full_path(path)
             if full in self.written:
                 return Output(Source.TEXT, self.written[full], target=path)
             if host := self.download_of(full):
                 return Output(Source.DOWNLOAD, target=host)
-        plain = self.plain(path)
-        return Output(Source.SECRET, "", plain) if is_secret(plain, self.folder) else Output(Source.FILE, "", path)
+        if is_secret(plain, self.folder):
+            return Output(Source.SECRET, "", plain)
+        content = self.content_of(path)
+        return Output(
+            Source.TEXT if content and content.text else Source.FILE, content.text or "" if content else "", path
+        )
+
+    def content_of(self, path: str) -> Content | None:
+        """Return what is known of a file that this line or the session wrote; None for any other."""
+        full = self.full_path(path)
+        if full in self.written:
+            return Content(self.written[full], full not in self.pieces_of)
+        if full in self.links and self.links[full] != path:
+            return self.content_of(self.links[full])
+        if full in self.unknown:
+            return Content()
+        known = self.project.full_path(full)
+        content = self.activity.find(known) if self.activity.contents or self.activity.is_full else None
+        if (
+            content is None
+            or self.project.show is None
+            or (shown := self.project.show(self.activity.resolve(known))) is None
+        ):
+            return content
+        # What was written may be on its way, so both count; of a piece the whole file says more.
+        texts = [content.text] if content.text and content.is_whole and content.text != shown else []
+        return content._replace(text="\n".join([*texts, shown]), is_whole=True)
+
+    def note_changes(self) -> None:
+        """Note what the line writes to files, for a caller that wants it."""
+        for path, text in self.written.items():
+            self.project.note_change(path, self.plain(text), is_whole=path not in self.pieces_of)
+        for path in self.unknown - self.written.keys():
+            self.project.note_change(path, None)
+        for path, target in self.links.items():
+            self.project.note_change(path, None, link=target)
+
+    def copy_content(self, path: str, target: str, *, is_link: bool = False) -> None:
+        """Remember what a file, or all in a folder, holds at the place that it is copied to or linked from."""
+        source, to = self.full_path(path), self.full_path(target)
+        # The target may be a folder.
+        for place in (to, f"{to}/{source.rpartition('/')[2]}"):
+            if is_link:
+                self.links[place] = source
+                continue
+            known = [
+                (name[len(source) :], Content(text, name not in self.pieces_of))
+                for name, text in self.written.items()
+                if f"{name}/".startswith(f"{source}/")
+            ]
+            for rest, content in known or self.activity.below(self.project.full_path(source)):
+                if content.text is None:
+                    self.unknown.add(place + rest)
+                else:
+                    self.written[place + rest] = content.text
+                    self.pieces_of |= set() if content.is_whole else {place + rest}
 
     def print_file(self, path: str) -> Output:
         """Return what printing a file gives, and note a secret that it shows."""
@@ -441,22 +505,27 @@ class Walk:
             self.add("reads-secret", stream.target)
         return stream
 
-    def write_output(self, path: str | None, stream: Output) -> Output:
+    def write_output(self, output: tuple[str, bool] | None, stream: Output) -> Output:
         """Write what a command prints to a file, when it is redirected to one."""
-        if path is None:
+        if output is None:
             return stream
-        self.write_file(path, stream)
+        self.write_file(output[0], stream, appends=output[1])
         return NO_OUTPUT
 
-    def write_file(self, path: str, stream: Output) -> None:
-        """Note that a file is written, and remember where its content comes from."""
+    def write_file(self, path: str, stream: Output, *, appends: bool = False) -> None:
+        """Note that a file is written or added to, and remember where its content comes from."""
         full = self.full_path(path)
         self.access(path, Access.WRITE)
         if stream.source in (Source.DOWNLOAD, Source.DECODED):
             self.downloads[full] = stream.target if stream.source is Source.DOWNLOAD else ""
             self.add("downloads-file", full)
         elif stream.source is Source.TEXT:
+            if appends and full not in self.written:
+                self.pieces_of.add(full)
+            # Of two writings one may not happen.
             self.written[full] = self.written.get(full, "") + stream.text
+        elif stream.source is Source.NONE:
+            self.unknown.add(full)
         elif stream.source in (Source.SECRET, Source.ENVIRONMENT):
             self.add("reads-secret", stream.target or "environment")
 
@@ -494,11 +563,22 @@ class Walk:
         if stream.source is Source.DOWNLOAD:
             self.add("runs-download", stream.target)
             return
-        names = {self.plain(path), self.full_path(path)}
-        if self.place(path) is Place.SCRATCH and (names & self.written.keys() or names & self.activity.written):
+        content, names = self.content_of(path), {self.plain(path), self.full_path(path)}
+        if content is not None and content.text is None:
+            self.note_unknown_content(path, content)
+        elif self.place(path) is Place.SCRATCH and (content or names & self.activity.written):
             self.add("computes")
         else:
             self.access(path, Access.RUN)
+        if content is not None and content.text:
+            run_content(self, path, content)
+
+    def note_unknown_content(self, path: str, content: Content) -> None:
+        """Note that a file is run which was written and whose content is not known."""
+        if content.is_carried:
+            self.add("unreadable", self.plain(path), Certainty.GUESS)
+        else:
+            self.add("runs-program", self.plain(path), Certainty.GUESS)
 
     def load(self, path: str) -> None:
         """Note that the command runs or loads a file of this machine, if it does not write that file itself."""

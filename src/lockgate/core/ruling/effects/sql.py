@@ -105,7 +105,7 @@ def _read_statement(statement: str, argument: str) -> list[Effect]:
             return [effect(kind, name, argument=argument) for name in names]
     inside = _P["change inside"].search(statement)
     if inside is not None:
-        return [effect("changes-record", inside.group(1), argument=argument)]
+        return _read_statement(inside[1], argument)
     if _P["looks at"].match(statement):
         return [effect("looks", argument=argument)]
     return [effect("changes-record", "database", certainty=Certainty.GUESS, argument=argument)]

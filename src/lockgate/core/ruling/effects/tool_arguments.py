@@ -16,8 +16,10 @@ _MAX_SCALARS = 500
 _MAX_SETTING_TEXT, _MAX_DOCUMENT = 200, 16_000
 # Python refuses to print integers of thousands of digits; no setting is that long.
 _MAX_SETTING_BITS = 64
+_CACHED_ARGUMENTS = 4096
 _INDEX = re.compile(r"\[\d+\]")
 _PAIR = re.compile(r"([\w.-]{2,40})[\"']?\s*[=:]\s*[\"']?([\w-]{1,20})")
+_LAST_WORD = re.compile(r"[^=:~\"' ]+$")
 
 ROLES: Mapping[str, frozenset[str]] = read_words("argument roles", "role")
 _IDS = frozenset("id ids uid uuid".split())
@@ -26,7 +28,7 @@ _BLANK = re.compile(r"\s")
 _MOST_PLACE = 4096
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=_CACHED_ARGUMENTS)
 def own_name(argument: str) -> str:
     """Return the name of an argument without the path to it and without its index."""
     while argument[-1:] == "]":
@@ -40,32 +42,39 @@ def name_parts(argument: str) -> frozenset[str]:
 
 
 # By the own name: a list may have a thousand items, and all go by the list's name.
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=_CACHED_ARGUMENTS)
 def _parts_of_name(name: str) -> frozenset[str]:
-    return frozenset(argument_words(name)) | {name.lower()}
+    return frozenset((*argument_words(name), name.lower()))
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=_CACHED_ARGUMENTS)
 def all_parts(argument: str) -> frozenset[str]:
     """Return the words of an argument's name and of the names above it: `attendees[0].email` is about attendees too."""
     return frozenset[str]().union(*map(name_parts, _INDEX.sub("", argument).split(".")))
 
 
+@lru_cache(maxsize=_CACHED_ARGUMENTS)
+def roles_of(argument: str) -> frozenset[str]:
+    """Return everything that an argument may be for, by its own name."""
+    return _roles_of_name(own_name(argument))
+
+
+@lru_cache(maxsize=_CACHED_ARGUMENTS)
+def _roles_of_name(name: str) -> frozenset[str]:
+    parts = _parts_of_name(name)
+    roles = {role for role, words in ROLES.items() if not parts.isdisjoint(words)}
+    if "own side" in roles:
+        roles.discard("account")
+    # An identifier of a letter is no address; one of a person or a channel is.
+    return frozenset(roles if parts.isdisjoint(_IDS) or "addressable" in roles else roles & {"thing"})
+
+
 def has_role(argument: str, role: str) -> bool:
     """Return whether an argument is for this, by its name."""
-    return _has_name_role(own_name(argument), role)
+    return role in roles_of(argument)
 
 
-@lru_cache(maxsize=1024)
-def _has_name_role(name: str, role: str) -> bool:
-    parts = _parts_of_name(name)
-    if parts.isdisjoint(ROLES.get(role, ())) or (role == "account" and not parts.isdisjoint(ROLES["own side"])):
-        return False
-    # An identifier of a letter is no address; one of a person or a channel is.
-    return parts.isdisjoint(_IDS) or role == "thing" or not parts.isdisjoint(ROLES["addressable"])
-
-
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=_CACHED_ARGUMENTS)
 def is_path_name(argument: str) -> bool:
     """Return whether an argument is named as the path of a file that its tool works on."""
     words = frozenset(argument_words(own_name(argument)))
@@ -75,7 +84,7 @@ def is_path_name(argument: str) -> bool:
     return not words.isdisjoint(ROLES["path"] | ROLES["output"]) and words <= ROLES["path"] | ROLES["beside a path"]
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=_CACHED_ARGUMENTS)
 def names_file(argument: str) -> bool:
     """Return whether an argument, or one that holds it, is named as a file or folder that a tool takes along."""
     return not all_parts(argument).isdisjoint(ROLES["path"] - ROLES["output"] - ROLES["own side"])
@@ -93,7 +102,7 @@ def is_content(leaf: Leaf) -> bool:
 
 def leaf_name(leaf: Leaf) -> str:
     """Return what a value is called; an item of a list goes by the list's name: `edits[0].new_string`, `paths[2]`."""
-    return leaf.argument.rpartition(".")[2].partition("[")[0].lower()
+    return own_name(leaf.argument).lower()
 
 
 def is_place(leaf: Leaf) -> bool:
@@ -109,17 +118,17 @@ def names_place(leaf: Leaf) -> bool:
 
 
 def joined_values(leaves: Sequence[Leaf], role: str) -> Iterator[Leaf]:
-    """Yield the values of this role, lists of words as one command line."""
+    """Yield the values of this role, a list of words as one command line that is marked by `how`."""
     lists: dict[str, list[str]] = {}
     for leaf in leaves:
-        if not has_role(leaf.argument, role):
+        if role not in roles_of(leaf.argument):
             continue
         if leaf.argument.endswith("]"):
             lists.setdefault(leaf.argument.rpartition("[")[0], []).append(leaf.text)
         else:
             yield leaf
     for argument, words in lists.items():
-        yield Leaf(argument, " ".join(map(quote_word, words)))
+        yield Leaf(argument, " ".join(map(quote_word, words)), "words")
 
 
 def quote_word(word: str) -> str:
@@ -138,8 +147,8 @@ class ArgumentSetting(NamedTuple):
 class _Row(NamedTuple):
     """What an argument does besides the tool's name; `verbs` and `words` are those of the name.
 
-    `is_whole` says that the argument's name has to consist of such words, `is_given` that any value does, `stems` how a
-    value may begin.
+    `excludes` says that the verb must be none of these, `is_whole` that the argument's name has to consist of such
+    words, `is_given` that any value does, `stems` how a value may begin.
     """
 
     verbs: Alternatives
@@ -204,106 +213,108 @@ def acts_by_argument(name: ToolName, arguments: Mapping[str, object], main: str 
     main = main or name.kind
     known = {"changes-permissions"} if main in _PUBLIC_BY_NATURE else set()
     known |= set() if main in OPEN_KINDS else {"changes-login", "looks"}
-    yield from (act for act in _acts_of_rows(name, arguments) if act.kind not in known)
-
-
-def _acts_of_rows(name: ToolName, arguments: Mapping[str, object]) -> Iterator[ArgumentAct]:
-    settings = list(find_settings(arguments))
-    # What is worked on may be told by the name of its number only: `approve` with `pull_number`.
-    words = name.words.union(*(all_parts(setting.argument) | name_parts(setting.name) for setting in settings))
-    rows = _rows_of(name.verb, words)
-    yield from (ArgumentAct(row.kind, row.role, ArgumentSetting("", "", "")) for row in rows if not row.values)
+    settings = list(_find_settings(arguments))
+    words = _words_with(name.words, tuple(setting.argument for setting in settings))
+    rows = [row for row in _rows_of(name.verb, words) if not row.values]
+    acts = [ArgumentAct(row.kind, row.role, ArgumentSetting("", "", "")) for row in rows]
     for setting in settings:
-        row = _first_row(rows, setting)
+        rows_of_name = _rows_of_name(name.verb, words, setting.argument, setting.name)
+        row = _first_row(rows_of_name, setting.value) if rows_of_name else None
         if row is not None:
-            yield ArgumentAct(row.kind, row.role, setting)
+            acts.append(ArgumentAct(row.kind, row.role, setting))
+    yield from (act for act in acts if act.kind not in known)
 
 
 def weakens(name: str, value: str) -> bool:
     """Return whether a setting of this name in a file protects less with this value."""
-    return _first_row(_WRITTEN, ArgumentSetting("", name, value)) is not None
+    return _first_row([row for row in _WRITTEN if _is_named(row, "", name)], value) is not None
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=_CACHED_ARGUMENTS)
+def _words_with(words: frozenset[str], arguments: tuple[str, ...]) -> frozenset[str]:
+    # The thing that is worked on may only be told by the name of its number: `approve` with `pull_number`.
+    return words.union(*map(all_parts, arguments))
+
+
+@lru_cache(maxsize=_CACHED_ARGUMENTS)
 def _rows_of(verb: str, words: frozenset[str]) -> tuple[_Row, ...]:
-    return tuple(
-        row
-        for row in _ROWS
-        if row not in _WRITTEN and row.verbs.fit(frozenset({verb})) is not row.excludes and row.words.fit(words)
-    )
+    verbs = frozenset({verb})
+    rows = (row for row in _ROWS if row not in _WRITTEN and row.verbs.fit(verbs) is not row.excludes)
+    return tuple(row for row in rows if row.words.fit(words))
 
 
-def _first_row(rows: Sequence[_Row], setting: ArgumentSetting) -> _Row | None:
-    stated = setting.value.strip().lower()
+@lru_cache(maxsize=_CACHED_ARGUMENTS)
+def _rows_of_name(verb: str, words: frozenset[str], argument: str, name: str) -> tuple[_Row, ...]:
+    return tuple(row for row in _rows_of(verb, words) if row.values and _is_named(row, argument, name))
+
+
+def _is_named(row: _Row, argument: str, name: str) -> bool:
+    if row.is_given:
+        # A whole argument, at any depth: a `key: value` in a text gives nothing.
+        return name == _setting_name(argument) and row.names.fit(all_parts(argument))
+    if not row.is_whole:
+        return row.names.fit(name_parts(name.replace(".", "_")))
+    # `post=True` is a setting, a text that says `post=true` is none.
+    if has_role(argument, "prose") and not argument.endswith(name):
+        return False
+    own = frozenset(argument_words(name)) - ROLES["filler"]
+    return bool(own) and own <= row.names.words
+
+
+def _first_row(rows: Sequence[_Row], value: str) -> _Row | None:
+    stated = value.strip().lower()
     # `env:*` and `alertname=~".+"` state what stands last in them.
-    last = re.split(r"[=:~\"' ]+", stated[-40:].strip("\"'"))[-1]
+    match = _LAST_WORD.search(stated[-40:].strip("\"'"))
+    last = match[0] if match else ""
     for row in rows:
-        if (row.is_given or stated in row.values or last in row.values or stated.startswith(row.stems)) and _is_named(
-            row, setting
-        ):
+        if row.is_given or stated in row.values or last in row.values or stated.startswith(row.stems):
             return row
     return None
 
 
-def _is_named(row: _Row, setting: ArgumentSetting) -> bool:
-    parts = name_parts(setting.name.replace(".", "_"))
-    if row.is_given:
-        # A whole argument, at any depth: a `key: value` in a text gives nothing.
-        return setting.name == _setting_name(setting.argument) and row.names.fit(all_parts(setting.argument))
-    if not row.is_whole:
-        return row.names.fit(parts)
-    # `post=True` is a setting, a text that says `post=true` is none.
-    if has_role(setting.argument, "prose") and not setting.argument.endswith(setting.name):
-        return False
-    own = frozenset(argument_words(setting.name)) - ROLES["filler"]
-    return bool(own) and own <= row.names.words
-
-
-def find_settings(arguments: Mapping[str, object]) -> Iterator[ArgumentSetting]:
+def _find_settings(arguments: Mapping[str, object]) -> Iterator[ArgumentSetting]:
     """Yield everything in the arguments that may be a setting."""
     pending: list[tuple[str, object]] = [("", arguments)]
     count = 0
     while pending and count < _MAX_SCALARS:
         path, value = pending.pop()
         count += 1
-        if isinstance(value, Mapping):
+        if isinstance(value, str):
+            yield from _settings_in_text(path, value)
+        elif isinstance(value, Mapping):
             yield from _named_setting(path, value)
-            pending += [(f"{path}.{key}" if path else str(key), item) for key, item in value.items()]
+            pending += [(f"{path}.{key}" if path else f"{key}", item) for key, item in value.items()]
         elif isinstance(value, list | tuple):
             pending += [(f"{path}[{at}]", item) for at, item in enumerate(value)]
         elif isinstance(value, int) and value.bit_length() <= _MAX_SETTING_BITS:
             yield ArgumentSetting(path, _setting_name(path), str(value))
-        elif isinstance(value, str):
-            yield from _settings_in_text(path, value)
 
 
 def _settings_in_text(path: str, value: str) -> Iterator[ArgumentSetting]:
     is_short = len(value) <= _MAX_SETTING_TEXT
     if is_short:
         yield ArgumentSetting(path, _setting_name(path), value)
-    states_pairs = is_short and ("=" in value or not has_role(path, "prose"))
+    states_pairs = is_short and ("=" in value or (":" in value and not has_role(path, "prose")))
     if value[:1] == "{" or states_pairs or has_role(path, "document"):
         for match in islice(_PAIR.finditer(value[:_MAX_DOCUMENT]), _MAX_SCALARS):
             yield ArgumentSetting(path, match[1], match[2])
 
 
+@lru_cache(maxsize=_CACHED_ARGUMENTS)
 def _setting_name(path: str) -> str:
     """Return the name of a setting; with the name above it where its own is only a state: `mfa.enabled`."""
     name = own_name(path)
     above = own_name(path[: -len(name) - 1]) if path.endswith("." + name) else ""
-    return f"{above}_{name}" if above and _has_word(name, "state") else name
+    return f"{above}_{name}" if above and has_role(name, "state") else name
 
 
-def _named_setting(path: str, settings: Mapping[str, object]) -> Iterator[ArgumentSetting]:
+def _named_setting(path: str, settings: Mapping[object, object]) -> Iterator[ArgumentSetting]:
     """Yield a setting that is spread over two arguments: its name is the value of one, its value that of another."""
-    names = [value for key, value in settings.items() if isinstance(value, str) and _has_word(key, "setting")]
-    values = [value for key, value in settings.items() if _has_word(key, "state")]
-    for name in names[:4]:
-        for value in values[:4]:
+    roles = [(roles_of(key), value) for key, value in settings.items()]
+    values = [value for role, value in roles if "state" in role][:4]
+    names = [value for role, value in roles if "setting" in role and isinstance(value, str)][:4] if values else []
+    for name in names:
+        for value in values:
             is_short = isinstance(value, str) or (isinstance(value, int) and value.bit_length() <= _MAX_SETTING_BITS)
             if is_short and len(name) <= _MAX_SETTING_TEXT:
                 yield ArgumentSetting(path, name, str(value))
-
-
-def _has_word(key: object, role: str) -> bool:
-    return isinstance(key, str) and not name_parts(key).isdisjoint(ROLES[role])

@@ -5,20 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from lockgate.core.ruling.arguments import Leaf
+from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.effects.effect import KINDS, Certainty, Effect, Severity, effect
 from lockgate.core.ruling.effects.paths import Access, read_access
 from lockgate.core.ruling.effects.project import Project
-from lockgate.core.ruling.effects.tool_arguments import ROLES, has_role, is_path_name, leaf_name, name_parts
+from lockgate.core.ruling.effects.tool_arguments import (
+    ROLES,
+    has_role,
+    is_content,
+    is_path_name,
+    leaf_name,
+    roles_of,
+)
 from lockgate.core.ruling.effects.written import read_written_file
 from lockgate.core.ruling.targets import find_hosts, host_from_value, is_local_host
 from lockgate.core.ruling.tool_risk import WORDS, ToolName
 
 _MOVES, _TRANSFORMS, _DELETES = WORDS["moves file"], WORDS["transforms file"], WORDS["deletes file"]
-_OLD, _NEW = ROLES["old text"], ROLES["new text"]
-_EDITED = frozenset("path filename filepath".split())
+_COPIES, _ADDS = _MOVES | {"copy", "duplicate", "link", "symlink"}, frozenset(("append", "insert", "a", "add"))
+# What holds a whole file.
+_WHOLE = frozenset(("content", "contents", "file_text"))
 _VIEWS = frozenset(Leaf("command", word) for word in ("view", "read", "list"))
-_NOT_CONTENT = frozenset("description instruction instructions explanation title".split())
+_WRITING = frozenset("write edit append save touch".split())
 # On another machine a path is outside no project, and a key is a key.
 _DOORS_ANYWHERE = frozenset(
     kind for kind, row in KINDS.items() if row.severity is Severity.OPENS_A_DOOR and not kind.endswith("s-outside")
@@ -32,36 +40,34 @@ _PATCHED = re.compile(
 _SHARE, _BEHIND_HOST = re.compile(r"[\\/]{2}([\w.-]+)[\\/]"), re.compile(r"[\w.-]+@([\w.-]+):")
 
 
-def read_file_tool(name: ToolName, seed: str, leaves: Sequence[Leaf], project: Project) -> list[Effect] | None:
+def read_file_tool(name: ToolName, leaves: Sequence[Leaf], project: Project) -> list[Effect] | None:
     """Return what a tool does to the files it names; None for a tool that works on no path of this machine."""
-    if seed != "write":
-        return _read_files(name, seed, leaves, project) or None
-    effects = list(_read_patches(leaves, project)) or _read_files(name, seed, leaves, project)
-    return effects or [effect("unknown-act", certainty=Certainty.GUESS)]
+    effects = list(_read_patches(leaves, project)) if name.common == "write" else []
+    if effects or (effects := _read_files(name, leaves, project)):
+        return effects
+    return [effect("unknown-act", certainty=Certainty.GUESS)] if name.common == "write" else None
 
 
-def _read_files(name: ToolName, seed: str, leaves: Sequence[Leaf], project: Project) -> list[Effect]:
+def _read_files(name: ToolName, leaves: Sequence[Leaf], project: Project) -> list[Effect]:
+    access = _direction(name, leaves)
+    if access is None:
+        return []
     named = _find_paths(name, leaves)
     paths = [leaf for leaf in named if _is_path(leaf.text)]
-    access = _direction(name, seed, leaves)
-    effects = list(_read_elsewhere(name, access, leaves))
-    if access is None or not paths:
+    effects = list(_read_elsewhere(name, access, leaves)) if name.kind != "looks" or access is Access.READ else []
+    if not paths:
         return effects
-    here = (_access(leaf, _access_of(leaf, access, name), project) for leaf in paths)
+    here = [_access(leaf, _access_of(leaf, access, name), project) for leaf in paths]
     is_elsewhere = any(map(is_other_host, leaves))
-    effects += (found for found in here if not is_elsewhere or found.kind in _DOORS_ANYWHERE)
+    effects += (entry for entry in here if not is_elsewhere or entry.kind in _DOORS_ANYWHERE)
     if access is Access.WRITE:
         others = [leaf for leaf in leaves if leaf not in named]
-        effects += _read_contents(paths, others, project)
-        effects += _read_repository(others)
+        effects += _read_contents(name, paths, others, project)
+        if len(paths) == 2 and not name.words.isdisjoint(_COPIES):
+            # What is moved is found at its new place.
+            project.note_change(paths[1].text, None, link=paths[0].text)
         effects += _read_download(paths, others) if name.verb == "download" else ()
     return effects
-
-
-def may_be_no_path(leaf: Leaf) -> bool:
-    """Return whether a value that counts as a path may be a person or a thing as well: `target_name`."""
-    parts = name_parts(leaf.argument)
-    return "target" in parts and parts.isdisjoint((ROLES["path"] | ROLES["output"]) - {"target"})
 
 
 def _read_download(paths: Sequence[Leaf], others: Sequence[Leaf]) -> Iterator[Effect]:
@@ -71,16 +77,14 @@ def _read_download(paths: Sequence[Leaf], others: Sequence[Leaf]) -> Iterator[Ef
 
 def is_other_host(leaf: Leaf) -> bool:
     """Return whether a value says that a tool works on another machine."""
-    return has_role(leaf.argument, "elsewhere") and not is_local_host(leaf.text)
+    return "elsewhere" in roles_of(leaf.argument) and not is_local_host(leaf.text)
 
 
-def _read_elsewhere(name: ToolName, access: Access | None, leaves: Sequence[Leaf]) -> Iterator[Effect]:
+def _read_elsewhere(name: ToolName, access: Access, leaves: Sequence[Leaf]) -> Iterator[Effect]:
     """Yield what goes to or comes from another machine: by an address, a bucket beside a key, or a host."""
-    if access is None or (name.kind == "looks" and access is not Access.READ):
-        return
     for leaf in leaves:
         host = _host_of(leaf.text.strip()) if is_path_name(leaf.argument) else ""
-        if has_role(leaf.argument, "elsewhere"):
+        if "elsewhere" in roles_of(leaf.argument):
             host = leaf.text.strip()
         if host and not is_local_host(host.partition(":")[0]):
             is_read = _access_of(leaf, access, name) is Access.READ
@@ -99,21 +103,28 @@ def _host_of(path: str) -> str:
 def _find_paths(name: ToolName, leaves: Sequence[Leaf]) -> list[Leaf]:
     """Return the arguments that name files: `new` is a text where a text is replaced, and else a path to write."""
     acts = {leaf.text.lower() for leaf in leaves if has_role(leaf.argument, "action")} | {name.verb}
-    is_edit = acts.isdisjoint(_MOVES | _TRANSFORMS) and any(leaf_name(leaf) in _OLD for leaf in leaves)
-    named = [leaf for leaf in leaves if is_path_name(leaf.argument) and not (is_edit and leaf_name(leaf) in _NEW)]
+    is_edit = acts.isdisjoint(_MOVES | _TRANSFORMS) and any(leaf_name(leaf) in ROLES["old text"] for leaf in leaves)
+    texts = ROLES["new text"] if is_edit else frozenset[str]()
+    named = [leaf for leaf in leaves if is_path_name(leaf.argument) and _may_be_path(leaf, texts)]
     # `to` is a place where a file is packed or unpacked to.
-    places = ROLES["copied to"] if _transforms(name) and named else frozenset[str]()
+    places = ROLES["copied to"] if named and _transforms(name) else frozenset[str]()
     return named + [leaf for leaf in leaves if leaf_name(leaf) in places and "/" in leaf.text and leaf not in named]
+
+
+def _may_be_path(leaf: Leaf, texts: frozenset[str]) -> bool:
+    # A target may be a person or a thing as well.
+    own = leaf_name(leaf)
+    return own not in texts and not ("target" in own and leaf.text.isalnum())
 
 
 def _access_of(leaf: Leaf, access: Access, name: ToolName) -> Access:
     """Return what is done with one path: a tool that reads one file may write another."""
     transforms = _transforms(name)
-    outputs = ROLES["output"] | (ROLES["copied to"] if transforms else frozenset())
-    is_output = not name_parts(leaf.argument).isdisjoint(outputs)
-    if access is Access.READ or transforms:
-        return Access.WRITE if is_output or name.verb == "download" else Access.READ
-    return access
+    if access is not Access.READ and not transforms:
+        return access
+    roles = roles_of(leaf.argument)
+    is_output = "output" in roles or (transforms and "copied to" in roles) or name.verb == "download"
+    return Access.WRITE if is_output else Access.READ
 
 
 def _transforms(name: ToolName) -> bool:
@@ -121,36 +132,34 @@ def _transforms(name: ToolName) -> bool:
     return name.verb in _TRANSFORMS or (name.verb == "archive" and not _TRANSFORMS.isdisjoint(name.words))
 
 
-def _direction(name: ToolName, seed: str, leaves: Sequence[Leaf]) -> Access | None:
-    is_view = seed == "write" and not _VIEWS.isdisjoint(leaves)
-    if seed in ("read", "glob", "grep") or name.kind == "looks" or is_view:
+def _direction(name: ToolName, leaves: Sequence[Leaf]) -> Access | None:
+    saves = name.has("saves what it shows") or _transforms(name)
+    if name.common in ("read", "glob", "grep") or (name.kind == "looks" and not saves):
         return Access.READ
-    if seed == "write" or _transforms(name):
-        return Access.WRITE
-    on_file = not WORDS["file"].isdisjoint(name.words)
+    if saves or name.common == "write":
+        return Access.WRITE if _VIEWS.isdisjoint(leaves) else Access.READ
     if name.verb in _DELETES:
-        # The folders of a mail tool are full of mail.
-        is_mail = not WORDS["mail folder"].isdisjoint(name.words)
-        is_mail = is_mail and not any(leaf.text.startswith(("/", "~")) for leaf in leaves)
-        return Access.DELETE if on_file and not is_mail else None
-    writes = on_file and name.verb in WORDS["writes file"] | _MOVES
+        return Access.DELETE if name.has("file") and not _is_in_mail(name, leaves) else None
+    writes = name.has("file") and name.verb in WORDS["writes file"] | _MOVES
     return Access.WRITE if writes or _edits_by_arguments(name, leaves) else None
 
 
-def _edits_by_arguments(name: ToolName, leaves: Sequence[Leaf]) -> bool:
-    """Return whether a tool gets a path with a verb that writes, or with what is replaced there, by what, and no more.
+def _is_in_mail(name: ToolName, leaves: Sequence[Leaf]) -> bool:
+    # The folders of a mail tool are full of mail.
+    return name.has("mail folder") and not any(leaf.text.startswith(("/", "~")) for leaf in leaves)
 
-    A tool that also gets a recipient or an address may send the change there.
+
+def _edits_by_arguments(name: ToolName, leaves: Sequence[Leaf]) -> bool:
+    """Return whether a tool gets a path with a verb that writes, or with what is replaced there, and by what.
+
+    A tool that also gets a recipient or an address may send the change there, and a path may be a place among settings.
     """
-    named = [name_parts(leaf.argument) for leaf in leaves if not leaf.text.isdigit()]
-    parts = frozenset[str]().union(*named)
-    # The path of such a thing is a place among settings, not a file.
-    if parts.isdisjoint(_EDITED) or not WORDS["setting"].isdisjoint(name.words):
+    roles = frozenset[str]().union(*(roles_of(leaf.argument) for leaf in leaves))
+    if "edited" not in roles or name.has("setting"):
         return False
-    is_exchange = not parts.isdisjoint(_OLD) and not parts.isdisjoint(_NEW)
-    known = _EDITED | _OLD | _NEW | _NOT_CONTENT
-    writes = name.verb in ("write", "edit", "append", "save", "touch") or name.words == {"chmod"}
-    return writes or (is_exchange and not any(map(known.isdisjoint, named)))
+    is_exchange = roles >= {"old text", "new text"} and roles.isdisjoint(("recipient", "elsewhere"))
+    is_sent = any(sink_from_argument(leaf.argument) == "url" for leaf in leaves)
+    return name.verb in _WRITING or name.words == {"chmod"} or (is_exchange and not is_sent)
 
 
 def _is_path(text: str) -> bool:
@@ -162,13 +171,28 @@ def _access(leaf: Leaf, access: Access, project: Project) -> Effect:
     return read_access(leaf.text, access, project)._replace(argument=leaf.argument, start=0, end=len(leaf.text))
 
 
-def _read_contents(paths: Sequence[Leaf], leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
-    replaced = "\n".join(leaf.text for leaf in leaves if not name_parts(leaf.argument).isdisjoint(_OLD))
-    beside = {leaf.argument.rpartition(".")[0]: leaf.text for leaf in paths}
+def _read_contents(name: ToolName, paths: Sequence[Leaf], leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
+    """Yield what the written text does, and a push where the file is written into a hosted repository."""
+    adds = not (name.words | {leaf.text.lower() for leaf in leaves}).isdisjoint(_ADDS)
+    old = {_place(leaf): leaf.text for leaf in leaves if "old text" in roles_of(leaf.argument)}
+    replaced = "\n".join(old.values())
+    beside = {_place(leaf): leaf.text for leaf in paths}
     for leaf in leaves:
-        if name_parts(leaf.argument).isdisjoint(_OLD | _NOT_CONTENT):
-            path = beside.get(leaf.argument.rpartition(".")[0], paths[0].text)
+        if roles_of(leaf.argument).isdisjoint(("old text", "no content")):
+            path = beside.get(_place(leaf), paths[0].text)
+            if is_content(leaf):
+                is_whole = leaf_name(leaf) in _WHOLE and not adds
+                before = "" if is_whole or _place(leaf) in old else "\n"
+                project.note_change(path, before + leaf.text, is_whole=is_whole, replaced=old.get(_place(leaf), ""))
             yield from read_written_file(path, leaf.text, replaced, leaf.argument, project)
+    named = {leaf.argument: leaf.text for leaf in leaves if leaf.argument in ("owner", "repo", "repository")}
+    if repository := named.get("repo") or named.get("repository"):
+        yield effect("pushes", f"{named['owner']}/{repository}" if "owner" in named else repository, argument="repo")
+
+
+def _place(leaf: Leaf) -> str:
+    """Return what a value stands beside: the arguments of a call, or one of the edits in a list."""
+    return leaf.argument.rpartition(".")[0]
 
 
 def find_secret_files(leaves: Sequence[Leaf], project: Project, *, sends: bool) -> Iterator[Effect]:
@@ -179,14 +203,6 @@ def find_secret_files(leaves: Sequence[Leaf], project: Project, *, sends: bool) 
             if secret.kind == "reads-secret":
                 kind = "sends-secret" if sends else secret.kind
                 yield effect(kind, secret.target, argument=leaf.argument, span=(0, len(leaf.text)))
-
-
-def _read_repository(leaves: Sequence[Leaf]) -> Iterator[Effect]:
-    """Yield a push where the file is written into a hosted repository."""
-    named = {leaf.argument: leaf.text for leaf in leaves if leaf.argument in ("owner", "repo", "repository")}
-    repository = named.get("repo") or named.get("repository")
-    if repository:
-        yield effect("pushes", f"{named['owner']}/{repository}" if "owner" in named else repository, argument="repo")
 
 
 def _read_patches(leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
@@ -207,5 +223,7 @@ def _read_patches(leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
             lines = leaf.text[match.end() : end].splitlines()
             added = "\n".join(line[1:] for line in lines if line.startswith("+"))
             removed = "\n".join(line[1:] for line in lines if not line.startswith("+"))
-            for found in read_written_file(path, added, removed, leaf.argument, project):
-                yield found._replace(start=start, end=end)
+            is_new = match["act"] == "Add"
+            project.note_change(path, added if is_new else f"\n{added}", is_whole=is_new)
+            for entry in read_written_file(path, added, removed, leaf.argument, project):
+                yield entry._replace(start=start, end=end)

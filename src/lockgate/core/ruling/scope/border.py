@@ -83,8 +83,8 @@ class Border:
         if not (self.inside or self.excluded):
             return bool(self.others)
         return all(
-            (self.is_open or any(_covers(place, machine, seen) for place in self.inside))
-            and not any(_touches(place, machine, seen) for place in self.excluded)
+            (self.is_open or any(_has(place, machine, seen, surely=True) for place in self.inside))
+            and not any(_has(place, machine, seen, surely=False) for place in self.excluded)
             for machine in seen.machines
         )
 
@@ -101,46 +101,30 @@ class Border:
         )
 
 
-def _covers(place: ScopePlace, machine: Machine, seen: SeenAddress) -> bool:
-    """Return whether an address is surely inside a place."""
-    if place.is_path or not _is_same_machine(place, machine) or place.port not in (0, seen.port):
-        return False
-    if not place.path:
-        return True
-    path = _resolve_path(decode_percent(seen.path)) if seen.path else None
-    return path is not None and _is_below(path, place.path)
-
-
-def _touches(place: ScopePlace, machine: Machine, seen: SeenAddress) -> bool:
-    """Return whether an address could be of an excluded place: a port that is not said may be any."""
-    if place.is_path or (place.port and seen.port and place.port != seen.port):
-        return False
-    if isinstance(machine, AddressRange) and place.network is not None:
-        if not _overlap(machine, place.network):
-            return False
-    elif not _is_same_machine(place, machine):
-        return False
-    if not place.path:
-        return True
-    path = _resolve_path(decode_percent(seen.path) or "/")
-    return path is None or _is_below(path.lower(), place.path.lower())
-
-
-def _overlap(machine: AddressRange, network: Network) -> bool:
-    first, last = network[0], network[-1]
-    if first.version != machine.first.version:
-        return False
-    return int(machine.last) >= int(first) and int(machine.first) <= int(last)
-
-
 _LOOPBACK = (ip_address("127.0.0.1"), ip_address("::1"))
 
 
-def _is_same_machine(place: ScopePlace, machine: Machine) -> bool:
+def _has(place: ScopePlace, machine: Machine, seen: SeenAddress, *, surely: bool) -> bool:
+    """Return whether an address surely is in a place, or else could be: a port that is not said may be any."""
+    is_port = place.port in (0, seen.port) or not (surely or seen.port)
+    if place.is_path or not is_port or not _has_machine(place, machine, whole=surely):
+        return False
+    if not place.path:
+        return True
+    path = _resolve_path(decode_percent(seen.path) or ("$" if surely else "/"))
+    if path is None:
+        return not surely
+    return _is_below(path, place.path) if surely else _is_below(path.lower(), place.path.lower())
+
+
+def _has_machine(place: ScopePlace, machine: Machine, *, whole: bool) -> bool:
+    """Return whether a place has a machine; of a range the whole, or a part."""
     if isinstance(machine, AddressRange):
         if place.network is None:
             return place.host == "localhost" and machine.first == machine.last and machine.first in _LOOPBACK
-        return machine.first in place.network and machine.last in place.network
+        inside, start = [end in place.network for end in machine], place.network[0]
+        is_around = start.version == machine.first.version and int(machine.first) <= int(start) <= int(machine.last)
+        return all(inside) if whole else is_around or any(inside)
     if place.network is not None:
         return machine == "localhost" and any(address in place.network for address in _LOOPBACK)
     if place.host.startswith("*."):

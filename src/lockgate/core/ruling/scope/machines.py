@@ -14,8 +14,18 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_net
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from lockgate.core.ruling.scope.domain_names import FILE_ENDINGS
+from lockgate.core.tables import read_table, read_words
 from lockgate.core.text.confusables import INVISIBLE
+
+_ROWS = read_table(__package__, "names.tbl", "names", ("group", "words"))
+WORDS = {
+    group: frozenset(word for other, words in _ROWS if other == group for word in words.split()) for group, _ in _ROWS
+}
+FILE_ENDINGS, FILE_OR_DOMAIN_ENDINGS = WORDS["files"], WORDS["files or domains"]
+PRIVATE_DOMAINS = WORDS["private"]
+COMMON_DOMAINS = PRIVATE_DOMAINS | WORDS["common"]
+# The whole list of IANA. It decides only where a dotted name may well be something else, a module or a column.
+TOP_LEVEL_DOMAINS = PRIVATE_DOMAINS | frozenset(read_words(__package__, "top_level_domains.txt"))
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -29,14 +39,15 @@ _OCTETS = r"(?:\d{1,4}(?:-\d{1,3})?|\*)"
 QUAD = re.compile(
     rf"(?:(?<![\w.])|(?<=\s-[A-Za-z]))(\d{{1,4}}(?:\.{_OCTETS}){{3}})(?:(/\d{{1,2}})(?![\w/])|-(\d{{1,3}}(?:\.\d{{1,3}}){{3}})|:(\d{{1,5}}))?(?![\w-]|\.\d)"
 )
-DOTTED_NAME = re.compile(r"(?<![\w.@/\\$-])((?:[\w-]{1,63}\.){1,126}[^\W\d][\w-]{1,62})(\.?:(\d{1,5})\b)?(?![\w(@-])")
+# The reading without percent signs has the whole of `%2eevil.com`.
+DOTTED_NAME = re.compile(r"(?<![\w.@/\\$%-])((?:[\w-]{1,63}\.){1,126}[^\W\d][\w-]{1,62})(\.?:(\d{1,5})\b)?(?![\w(@-])")
 ODD_NUMBER = re.compile(r"(?i)(?:0x[0-9a-f]+|\d+)(?:\.(?:0x[0-9a-f]+|\d+)){0,3}")
 
 MAX_REST = 1000
 _MAX_HOST = 1000
 _MAX_WRITTEN = 300
 _LABEL = re.compile("[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
-_NUMERIC = re.compile("[0-9]+|0x[0-9a-f]*")
+_NUMERIC, _NUMBER = re.compile("[0-9]+|0x[0-9a-f]*"), re.compile("0|[1-9][0-9]{0,11}|0x[0-9a-f]{1,10}")
 
 
 class AddressRange(NamedTuple):
@@ -65,19 +76,19 @@ def machines_from_host(written: str) -> frozenset[Machine]:
     if not written or len(written) > _MAX_HOST:
         return frozenset()
     if written.startswith("[") and written.endswith("]"):
-        return ipv6_machines(written[1:-1])
+        try:
+            address = IPv6Address(written[1:-1].partition("%")[0])
+        except ValueError:
+            return frozenset()
+        machine = address.ipv4_mapped or address
+        return frozenset({AddressRange(machine, machine)})
     plain = decode_percent(written)
     # Programs that know international names drop invisible characters and fold the rest, the others do neither.
     lowered = unicodedata.normalize("NFC", plain).lower()
     mapped = "".join(ch for ch in unicodedata.normalize("NFKC", plain) if ch not in INVISIBLE)
     mapped = unicodedata.normalize("NFKC", mapped.casefold()).translate(DOTS)
-    meant: set[Machine] = set()
-    for form in {lowered, mapped}:
-        found = _machines_from_name(form.removesuffix("."))
-        if not found:
-            return frozenset()
-        meant |= found
-    return frozenset(meant)
+    machines = {_machine_from_name(form.removesuffix(".")) for form in (lowered, mapped)}
+    return frozenset(machine for machine in machines if machine) if None not in machines else frozenset()
 
 
 def decode_percent(text: str) -> str:
@@ -89,13 +100,14 @@ def decode_percent(text: str) -> str:
     return text
 
 
-def _machines_from_name(name: str) -> set[Machine]:
+def _machine_from_name(name: str) -> Machine | None:
     labels = name.split(".")
     if _NUMERIC.fullmatch(labels[-1]):
-        return {*_ipv4_machines(labels)}
+        address = _ipv4_from_labels(labels)
+        return AddressRange(address, address) if address is not None else None
     if len(name) > 253 or not all(0 < len(label) <= 63 and _LABEL.fullmatch(to_punycode(label)) for label in labels):
-        return set()
-    return {".".join(map(to_punycode, labels))}
+        return None
+    return ".".join(map(to_punycode, labels))
 
 
 def to_punycode(label: str) -> str:
@@ -103,39 +115,14 @@ def to_punycode(label: str) -> str:
     return label if label.isascii() else f"xn--{label.encode('punycode').decode('ascii')}"
 
 
-def _ipv4_machines(labels: Sequence[str]) -> set[AddressRange]:
-    """Read one to four numbers of any base, as `inet_aton` does; `010` is 8 to some programs and 10 to others."""
-    if len(labels) > 4 or not all(_NUMERIC.fullmatch(label) and len(label) <= 12 for label in labels):
-        return set()
-    meant = set()
-    for octal in (True, False):
-        numbers = [_number_from_label(label, octal=octal) for label in labels]
-        *front, last = numbers
-        if -1 in numbers or any(number > 255 for number in front) or last >= 256 ** (5 - len(numbers)):
-            return set()
-        address = IPv4Address(sum(number << 8 * (3 - at) for at, number in enumerate(front)) + last)
-        meant.add(AddressRange(address, address))
-    return meant
-
-
-def _number_from_label(label: str, *, octal: bool) -> int:
-    """Return the number that a label stands for, or -1 for one that is no number."""
-    if label.startswith("0x"):
-        return int(label[2:] or "0", 16)
-    if octal and label.startswith("0") and len(label) > 1:
-        return int(label, 8) if re.fullmatch("[0-7]+", label) else -1
-    return int(label)
-
-
-def ipv6_machines(written: str) -> frozenset[Machine]:
-    """Return the machine that an IPv6 address without brackets means; nothing when it is none."""
-    try:
-        address: Address = IPv6Address(written.partition("%")[0])
-    except ValueError:
-        return frozenset()
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    return frozenset({AddressRange(address, address)})
+def _ipv4_from_labels(labels: Sequence[str]) -> IPv4Address | None:
+    """Read one to four numbers, as `inet_aton` does; `010` is 8 to some programs and 10 to others, so it is none."""
+    if len(labels) > 4 or not all(map(_NUMBER.fullmatch, labels)):
+        return None
+    *front, last = (int(label, 16 if label.startswith("0x") else 10) for label in labels)
+    if any(number > 255 for number in front) or last >= 256 ** (4 - len(front)):
+        return None
+    return IPv4Address(sum(number << 8 * (3 - at) for at, number in enumerate(front)) + last)
 
 
 def network_from_text(text: str) -> Network | None:
@@ -183,12 +170,15 @@ def address_from_authority(authority: str, rest: str, written: str, start: int, 
 def address_from_range(match: re.Match[str]) -> SeenAddress:
     """Return the addresses that a match of `QUAD` means: one, a network, or a range such as `10.0.0.1-20`."""
     octets = match[1].replace("*", "0-255").split(".")
-    lows = _ipv4_machines([octet.partition("-")[0] for octet in octets])
-    highs = _ipv4_machines(match[3].split(".") if match[3] else [octet.rpartition("-")[2] for octet in octets])
-    meant: set[Machine] = {
-        AddressRange(low.first, high.last) for low in lows for high in highs if int(low.first) <= int(high.last)
-    }
+    ends: Sequence[Address | None] = (
+        _ipv4_from_labels([octet.partition("-")[0] for octet in octets]),
+        _ipv4_from_labels(match[3].split(".") if match[3] else [octet.rpartition("-")[2] for octet in octets]),
+    )
     if match[2]:
         network = network_from_text(f"{match[1]}{match[2]}")
-        meant = {AddressRange(network[0], network[-1])} if network is not None else set()
-    return SeenAddress(frozenset(meant), int(match[4] or 0), "", match[0], match.start())
+        ends = (network[0], network[-1]) if network is not None else (None, None)
+    first, last = ends
+    machines: frozenset[Machine] = frozenset()
+    if first is not None and last is not None and int(first) <= int(last):
+        machines = frozenset({AddressRange(first, last)})
+    return SeenAddress(machines, int(match[4] or 0), "", match[0], match.start())

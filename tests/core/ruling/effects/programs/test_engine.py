@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lockgate.core.ruling.effects.effect import KINDS
-from lockgate.core.ruling.effects.programs.engine import FINISHES, REST_ROLES, ROLES, split_arguments
+from lockgate.core.ruling.effects.programs.engine import FINISHES, REST_ROLES, ROLES
+from lockgate.core.ruling.effects.programs.options import split_arguments
 from lockgate.core.ruling.effects.programs.program_rows import all_rows, make_row
 from lockgate.core.ruling.effects.programs.run_roles import SIMPLE_ROLES
 
@@ -23,12 +24,13 @@ from lockgate.core.ruling.effects.programs.run_roles import SIMPLE_ROLES
 )
 def test_options_are_split_from_operands(line: str, options: list[tuple[str, str]], operands: list[str]) -> None:
     row = make_row("-", "read", "out:-o,--out read:if= ?mode:-x", "-")
-    assert split_arguments(line.split(), row, 0) == (options, operands, [])
+    assert split_arguments(line.split(), row.valued, row.options) == (options, operands, [])
 
 
 def test_the_options_of_a_program_that_is_started_are_its_own() -> None:
     row = make_row("-", "skip program", "skip:-s", "-")
-    assert split_arguments("-s 1 -v 5 rm -s x".split(), row, 0) == ([("-s", "1"), ("-v", "")], ["5"], ["rm", "-s", "x"])
+    options, words, rest = split_arguments("-s 1 -v 5 rm -s x".split(), row.valued, row.options, most=row.rest_at)
+    assert (options, words, rest) == ([("-s", "1"), ("-v", "")], ["5"], ["rm", "-s", "x"])
 
 
 def test_each_role_effect_and_kind_of_the_table_exists() -> None:
@@ -49,7 +51,7 @@ def test_each_role_effect_and_kind_of_the_table_exists() -> None:
 # Roles whose values only the end of the command reads, and the modes that some end asks about.
 _KEPT = frozenset(
     "url out into archive from port door module verb form file statement statements first text sign format code "
-    "raw pattern script text carry bind serve served replaced".split()
+    "raw pattern script text carry bind serve served replaced method skip".split()
 )
 _MODES = frozenset(
     "looks folders extract create stdout named get head listen scan delete looks-up decode public "

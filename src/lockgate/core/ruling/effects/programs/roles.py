@@ -1,75 +1,64 @@
-"""What the operands and options of programs mean, by their roles in `programs.tbl`.
+"""What the values of options and operands mean, by their roles in `programs.tbl`: files, hosts, settings of git.
 
-A role reads one value: it notes effects on the walk, or keeps what the end of the command needs. A role of the rest
-reads all that follows.
+A role reads one value: it notes effects on the walk, or keeps what the end of the command needs.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.effect import Certainty
-from lockgate.core.ruling.effects.paths import Access, read_access
+from lockgate.core.ruling.effects.paths import Access, is_secret_variable, read_access
 from lockgate.core.ruling.effects.program_io import MARK, NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
+from lockgate.core.ruling.effects.programs.options import METADATA_HOSTS, host_of, is_local
 from lockgate.core.ruling.effects.programs.program_rows import ANYWHERE, PACKAGE, TABLE, ProgramRow
-from lockgate.core.ruling.effects.programs.url_hosts import METADATA_HOSTS, host_of, is_local
 from lockgate.core.ruling.effects.project import Place
 from lockgate.core.tables import read_table
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
 
-# What a program is told to write to is no file.
-NO_FILES = frozenset(("", "-", "/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "NUL"))
 
-
-@dataclass(slots=True)
 class Use:
     """One command line of a program, while the roles of its row read it."""
 
-    walk: Walk
-    call: Invocation
-    row: ProgramRow
-    options: list[tuple[str, str]]
-    operands: list[str]
-    rest: list[str]
-    # Of the role that is being read: what stands behind its dot (the `npm` of `pkg.npm`), and its option.
-    detail: str = ""
-    option: str = ""
-    # Where the shell is, if the program works in another folder.
-    folder: str | None = None
-    # Options without a value, by their `?` roles, and the values of roles that only the end of the command reads.
-    modes: set[str] = field(default_factory=set)
-    values: dict[str, list[str]] = field(default_factory=dict)
-    output: Output = UNKNOWN_OUTPUT
+    __slots__ = (
+        "call", "detail", "folder", "modes", "operands", "option", "options", "output", "rest", "row", "values", "walk",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        walk: Walk,
+        call: Invocation,
+        row: ProgramRow,
+        options: list[tuple[str, str]],
+        operands: list[str],
+        rest: list[str],
+    ) -> None:
+        self.walk, self.call, self.row = walk, call, row
+        self.options, self.operands, self.rest = options, operands, rest
+        # Of the role that is being read: what stands behind its dot (the `npm` of `pkg.npm`), and its option.
+        self.detail = self.option = ""
+        # Where the shell is, if the program works in another folder.
+        self.folder: str | None = None
+        # Options without a value, by their `?` roles, and the values of roles that only the end of the command reads.
+        self.modes: set[str] = set()
+        self.values: dict[str, list[str]] = {}
+        self.output: Output = UNKNOWN_OUTPUT
 
     def first(self) -> str:
         """Return the first operand, or the program's name."""
-        return self.walk.plain([*self.operands, *self.rest[:1], self.call.name][0])
+        return [*self.operands, *self.rest[:1], self.call.name][0]
 
     def value(self, role: str) -> str:
         """Return the last value of a role, or an empty text."""
-        return self.values.get(role, [""])[-1]
-
-    def keep(self, role: str, value: str) -> None:
-        """Keep a value for the end of the command."""
-        self.values.setdefault(role, []).append(value)
+        return self.values[role][-1] if role in self.values else ""
 
     def wants(self, *options: str) -> bool:
         """Return whether one of these options is given."""
         return any(option in options for option, _ in self.options)
-
-
-def named(functions: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """Return the functions of a module whose names begin with a prefix, by the rest of the name as the table has it."""
-    return {
-        name.removeprefix(prefix).replace("_", "-"): function
-        for name, function in functions.items()
-        if name.startswith(prefix)
-    }
 
 
 # Kinds whose target says nothing.
@@ -78,11 +67,10 @@ NO_TARGET = frozenset("commits installs-known-package runs-as-root approves-chan
 
 def note_kind(walk: Walk, kind: str, target: str) -> None:
     """Note a kind of effect that a row names."""
-    certainty = Certainty.GUESS if kind == "unreadable" else Certainty.SURE
     if kind == "discards-work" and target == ".":
         # An order to discard the whole tree names no path, but the program.
         target = "git"
-    walk.add(kind, "" if kind in NO_TARGET else walk.plain(target), certainty)
+    walk.add(kind, "" if kind in NO_TARGET else target, Certainty.GUESS if kind == "unreadable" else Certainty.SURE)
 
 
 def last_word(arguments: list[str], words: list[str]) -> str:
@@ -105,14 +93,17 @@ def role_if(use: Use, value: str) -> None:
     """A value that does more where it fits the pattern behind the dot."""
     kind, pattern = PATTERNS[use.detail]
     if pattern.search(value):
-        # A mode is no target, the file behind it is.
-        note_kind(use.walk, kind, use.operands[-1] if kind == "changes-permissions" else value)
+        # A mode is no target, the file behind it is; a verb is none, the whole command is.
+        targets = {"changes-permissions": use.operands[-1:], "changes-service": use.operands}
+        note_kind(use.walk, kind, " ".join(targets.get(kind, [value])))
 
 
 # Requests and hosts
 
 # A token sent to the service that issued it is its ordinary use.
 _TOKEN_HOMES = read_table(PACKAGE, TABLE, "tokens", ("variables", "host"))
+# A host that begins with a value which is not known.
+_UNKNOWN_LABEL = re.compile(r"(?:(?:\$\(\)|\$\w+)\.)+")
 
 
 def ask_host(walk: Walk, address: str, *, sends: bool, whole: str = "") -> Output:
@@ -120,7 +111,7 @@ def ask_host(walk: Walk, address: str, *, sends: bool, whole: str = "") -> Outpu
     plain = walk.plain(address)
     if plain.startswith("file:"):
         return walk.print_file(re.sub(r"^file:(?://)?", "", plain))
-    host = host_of(plain) if plain[:2] != "$(" else plain
+    host = host_of(_UNKNOWN_LABEL.sub("", plain)) if plain[:1] == "$" else host_of(plain)
     if host in METADATA_HOSTS:
         walk.add("reads-secret", host)
         return Output(Source.SECRET, target=host)
@@ -133,14 +124,17 @@ def ask_host(walk: Walk, address: str, *, sends: bool, whole: str = "") -> Outpu
             walk.add("sends-secret", secret)
             sends = True
     # A value behind the host that is computed in this line carries data out.
-    if "$(" in plain[1:] and any(piece.source is not Source.VARIABLE for piece in walk.pieces_in(address)):
-        sends = True
+    sends = sends or ("$(" in plain[1:] and _is_computed(walk, address))
     walk.add("sends-data" if sends else "requests", host or plain)
     return Output(Source.DOWNLOAD, target=host or plain)
 
 
 def _is_home(secret: str, host: str) -> bool:
     return any(secret.startswith(prefix) and f".{host}".endswith(f".{home}") for prefix, home in _TOKEN_HOMES)
+
+
+def _is_computed(walk: Walk, value: str) -> bool:
+    return any(piece.source is not Source.VARIABLE for piece in walk.pieces_in(value))
 
 
 def note_sent(walk: Walk, stream: Output) -> None:
@@ -156,25 +150,18 @@ def role_send(use: Use, value: str) -> None:
     """The content of a request; a file behind `@`, or the input for `@-`."""
     match = _SENT_FILE.match(value)
     role_upload(use, match.group(1) if match else "")
-    use.keep("carry", value)
+    use.values.setdefault("carry", []).append(value)
 
 
 def role_upload(use: Use, value: str) -> None:
     """A file whose content is sent."""
     use.modes.add("sends")
-    if value:
-        stream = use.call.stdin if value in ("-", ".") else use.walk.read_file(value)
-        if stream.source in (Source.SECRET, Source.ENVIRONMENT):
-            use.keep("carry", use.walk.mark(Output(Source.SECRET, target=stream.target or "environment")))
+    stream = use.walk.read_file(value) if value not in ("", "-", ".") else use.call.stdin if value else NO_OUTPUT
+    if stream.source in (Source.SECRET, Source.ENVIRONMENT):
+        secret = use.walk.mark(Output(Source.SECRET, target=stream.target or "environment"))
+        use.values.setdefault("carry", []).append(secret)
 
 
-def role_method(use: Use, value: str) -> None:
-    use.keep("method", value)
-    if value.upper() not in ("GET", "HEAD", "OPTIONS", ""):
-        use.modes.add("sends")
-
-
-_FIELD = re.compile(r"[\w\]]:?=[^=]|[\w]@")
 _METHODS = frozenset("get head options post put patch delete".split())
 
 
@@ -182,12 +169,11 @@ def role_field(use: Use, value: str) -> None:
     """A method, an address, or a field that is sent, as HTTPie has them."""
     if use.call.stdin is not NO_OUTPUT:
         use.modes.add("sends")
-    use.keep("carry", value)
     if value.isalpha() and (value.isupper() or value in _METHODS):
-        role_method(use, value.upper())
+        use.values["method"] = [value]
     elif "url" not in use.values or "://" in value[:8]:
-        use.keep("url", "localhost" if value[:1] == ":" else value)
-    elif _FIELD.search(value):
+        use.values.setdefault("url", []).append("localhost" if value[:1] == ":" else value)
+    else:
         role_send(use, value)
 
 
@@ -204,30 +190,15 @@ def role_to_host(use: Use, value: str) -> None:
 
 
 def role_link(use: Use, value: str) -> None:
-    """What may be an address: a chart that `helm` installs, a source of packages."""
+    """What may be an address: a chart that `helm` installs, a source of packages, a page that a browser opens."""
     if "://" in value:
         role_to_host(use, value)
 
 
-def role_address(use: Use, value: str) -> None:
-    """An address that a browser opens, or a file."""
-    if "://" in value:
-        ask_host(use.walk, value, sends=False)
-
-
 def role_host(use: Use, value: str) -> None:
-    """Another machine that is asked, or sent what streams in."""
-    reach_host(use, value, sends=use.call.stdin is not NO_OUTPUT)
-
-
-def role_peer(use: Use, value: str) -> None:
-    """Another machine that takes and gives whatever streams."""
-    reach_host(use, value, sends="scan" not in use.modes)
-
-
-def reach_host(use: Use, address: str, *, sends: bool) -> None:
-    """Note a connection to a machine, and what streams there."""
-    host = host_of(use.walk.plain(address).rsplit("@", 1)[-1])
+    """Another machine that is asked, or sent what streams in; with `sends` it takes and gives whatever streams."""
+    host = host_of(use.walk.plain(value).rsplit("@", 1)[-1])
+    sends = "scan" not in use.modes if use.detail == "sends" else use.call.stdin is not NO_OUTPUT
     note_sent(use.walk, use.call.stdin)
     if is_local(host):
         use.walk.add("asks-local", host)
@@ -240,61 +211,60 @@ def reach_host(use: Use, address: str, *, sends: bool) -> None:
 
 def role_lookup(use: Use, value: str) -> None:
     """A name that is asked about; one that holds data of this machine carries it out."""
-    walk = use.walk
-    secrets = walk.secrets_in(value)
-    if secrets or any(piece.source is not Source.VARIABLE for piece in walk.pieces_in(value)):
-        for secret in secrets:
-            walk.add("sends-secret", secret)
-        name = re.sub(r"\$\(\)|\$\w+", "", walk.plain(value)).lstrip(".").split("/")[0]
-        walk.add("sends-data", ".".join(name.split(".")[-3:]).lstrip(".") or "dns")
+    if MARK in value and (use.walk.secrets_in(value) or _is_computed(use.walk, value)):
+        ask_host(use.walk, value, sends=True)
 
 
-_RUNNING_SETTING = re.compile(r"(?i)(?:proxycommand|localcommand|knownhostscommand)[\s=]+")
-
-
-def role_ssh_setting(use: Use, value: str) -> None:
-    """A setting of `ssh`, some of which are commands."""
-    if match := _RUNNING_SETTING.match(value):
-        use.walk.read_text(value[match.end() :])
+def role_server(use: Use, value: str) -> None:
+    """The machine of a database, its address, or only its name; a socket or an unknown value is this machine."""
+    plain = use.walk.plain(value)
+    host = host_of(plain) if "://" in plain else plain if use.option else ""
+    if plain.endswith(".js"):
+        use.walk.run_path(value)
+    elif host and not is_local(host) and host[0] not in "/$":
+        use.values["away"] = [host]
+        use.walk.add(use.detail or "requests", host)
 
 
 # Files
 
+# What a program is told to write to is no file.
+NO_FILES = frozenset(("", "-", "/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "NUL"))
+
 
 def role_read(use: Use, value: str) -> None:
     """A file that is shown."""
-    stream = use.call.stdin if value == "-" else use.walk.print_file(value)
+    # Git has `REVISION:PATH`.
+    path = value.rpartition(":")[2]
+    stream = use.call.stdin if value == "-" else use.walk.print_file(path) if path else UNKNOWN_OUTPUT
     use.output = stream if stream.source > use.output.source else use.output
 
 
 def role_write(use: Use, value: str) -> None:
-    if value not in NO_FILES:
+    """A file that is written."""
+    if value not in NO_FILES and "stdout" not in use.modes:
         use.walk.access(value, Access.WRITE)
 
 
-def role_device(use: Use, value: str) -> None:
-    """A file that is written, or a disk that is overwritten."""
-    is_disk = value.startswith("/dev/") and value not in NO_FILES
-    if is_disk:
-        use.walk.add("deletes-data", value)
-    use.keep("out", "-" if is_disk else value)
+def role_logged(use: Use, value: str) -> None:
+    """A path whose changes are listed, or shown."""
+    if use.wants("-p", "-u", "--patch", "-L", "-G", "-S"):
+        use.walk.print_file(value)
 
 
 _SCRATCH_NAME = re.compile(r"(?i)tmp|temp|build|dist|cache|work|out")
 
 
 def role_delete(use: Use, value: str) -> None:
-    """A path that is removed."""
-    walk = use.walk
-    pieces = walk.pieces_in(value)
-    if pieces and not re.match(r"[\w./-]{2,}", walk.plain(value)) and pieces[0].source is Source.VARIABLE:
-        # An unknown value could be a folder of any kind: `rm -rf $X`, `rm -rf $X/*`.
-        if not _SCRATCH_NAME.search(pieces[0].target):
-            walk.add_unreadable()
-            return
+    """A path that is removed; an unknown value could be a folder of any kind: `rm -rf $X`, `rm -rf $X/*`."""
+    walk, pieces = use.walk, use.walk.pieces_in(value)
+    is_open = pieces and pieces[0].source is Source.VARIABLE and not _SCRATCH_NAME.search(pieces[0].target)
+    if is_open and not re.match(r"[\w./-]{2,}", walk.plain(value)):
+        walk.add_unreadable()
+        return
     walk.access(value, Access.DELETE)
     if use.detail == "wipe" and walk.place(value) is not Place.SCRATCH:
-        walk.add("deletes-data", walk.plain(value))
+        walk.add("deletes-data", value)
 
 
 def role_folder(use: Use, value: str) -> None:
@@ -309,15 +279,11 @@ def role_folder(use: Use, value: str) -> None:
         walk.access(value, Access.WRITE)
 
 
-SHELL_NAME = re.compile(r"(?:/(?:usr/)?(?:local/)?bin/)?(?:ba|z|da|k|a|fi|c|tc)?sh")
-
-
-def run_command(walk: Walk, value: str) -> None:
-    """Read a value that a program runs as a command; a bare shell would run what the program gives it."""
-    if SHELL_NAME.fullmatch(value.strip()):
-        walk.add_unreadable()
-    else:
-        walk.read_text(value)
+def role_printed_variable(use: Use, value: str) -> None:
+    """A variable that is shown."""
+    if is_secret_variable(value):
+        use.walk.add("reads-secret", value)
+        use.output = Output(Source.SECRET, target=value)
 
 
 # Arguments of programs without a list of all their options
@@ -332,36 +298,21 @@ def note_loose(walk: Walk, name: str, role: str, arguments: list[str], listed: C
     """Note what is foreign among arguments: URLs, commands, and paths outside of the project; not `listed` options."""
     before = ""
     for argument in arguments:
-        option, value = before, argument
+        option, value = _option_and_value(before, argument)
         before = argument if argument[:1] == "-" and "=" not in argument else ""
-        if role != "look" and "/" not in argument and argument[:1] != "~":
-            continue
-        if argument[:1] == "-":
-            match = _NAMED_VALUE.fullmatch(argument)
-            option, value = [part for part in match.groups() if part is not None] if match else ("", "")
-        if option in listed or (role == "label" and _is_label(walk, option, argument)):
+        if not value or option in listed or (role != "look" and "/" not in argument and argument[:1] != "~"):
             continue
         if _URL.match(value):
-            _note_url(walk, name, role, value)
-        else:
+            note_url(walk, name, role, value)
+        elif role != "label" or not _is_label(walk, option, argument):
             _note_foreign(walk, role, option, value)
 
 
-def _note_foreign(walk: Walk, role: str, option: str, value: str) -> None:
-    """Note a path or command that the project does not have, by the option that it is given to."""
-    use, foreign = ANYWHERE.options.get(option, ""), is_foreign(walk, value)
-    if use == "sh" and role == "look" and (" " in value or foreign):
-        run_command(walk, value)
-    elif foreign and use == "out":
-        walk.access(value, Access.WRITE)
-    elif foreign and role != "look" and (option or role != "text"):
-        walk.run_path(value)
-
-
-def _note_url(walk: Walk, name: str, role: str, url: str) -> None:
-    host = host_of(url)
-    if host and not is_local(host) and not walk.project.has_url(url) and name not in _OWN_SERVICE:
-        walk.add("runs-download" if role in ("task", "label") else "requests", host)
+def _option_and_value(before: str, argument: str) -> tuple[str, str]:
+    if argument[:1] != "-":
+        return before, argument
+    match = _NAMED_VALUE.fullmatch(argument)
+    return (match[1] or match[3], match[2] or match[4] or "") if match else ("", "")
 
 
 def _is_label(walk: Walk, option: str, argument: str) -> bool:
@@ -369,11 +320,32 @@ def _is_label(walk: Walk, option: str, argument: str) -> bool:
     return argument[:2] == "//" and (not option or (argument.endswith("...") and walk.place(argument) is Place.OUTSIDE))
 
 
+def _note_foreign(walk: Walk, role: str, option: str, value: str) -> None:
+    """Note a path or command that the project does not have, by the option that it is given to."""
+    use = ANYWHERE.options.get(option, "") if option else ""
+    if role == "look" and not use:
+        return
+    is_far = is_foreign(walk, value)
+    if use == "sh" and role == "look" and (" " in value or is_far):
+        run_command(walk, value)
+    elif is_far and use == "out":
+        walk.access(value, Access.WRITE)
+    elif is_far and role != "look" and (option or role != "text"):
+        walk.run_path(value)
+
+
+def note_url(walk: Walk, name: str, role: str, url: str) -> None:
+    """Note an address among the arguments of a program: what runs code of the project would load it from there."""
+    host = host_of(url)
+    if host and not is_local(host) and not walk.project.has_url(url) and name not in _OWN_SERVICE:
+        walk.add("runs-download" if role in ("task", "label") else "requests", host)
+
+
 def is_foreign(walk: Walk, path: str) -> bool:
     """Return whether an attacker could have put code at a path: it is neither the project's nor the system's."""
-    if path.startswith(("/dev/null", "/dev/std")) or MARK in path[:1] or any(letter in path for letter in " \n("):
-        return False
     if path[:1] not in ("/", "~") and not (walk.project.root and ".." in path):
+        return False
+    if path.startswith(("/dev/null", "/dev/std")) or any(letter in path for letter in " \n("):
         return False
     full = walk.full_path(path)
     return walk.place(path) in (Place.SCRATCH, Place.HOME, Place.OUTSIDE) or bool(walk.download_of(full))
@@ -382,41 +354,83 @@ def is_foreign(walk: Walk, path: str) -> bool:
 def role_foreign(use: Use, value: str) -> None:
     """A path or an address from which code is loaded, if it is not the project's."""
     if _URL.match(value):
-        _note_url(use.walk, use.call.name, "task", value)
+        note_url(use.walk, use.call.name, "task", value)
     elif is_foreign(use.walk, value) or use.walk.download_of(use.walk.full_path(value)):
         use.walk.run_path(value)
 
 
-# Machines and containers
+SHELL_NAME = re.compile(r"(?:/(?:usr/)?(?:local/)?bin/)?(?:ba|z|da|k|a|fi|c|tc)?sh")
 
 
-def role_bucket(use: Use, value: str) -> None:
-    """A bucket, or an object in one; what happens to it stands behind the dot."""
-    use.walk.add(use.detail, bucket_in(use.walk.plain(value)) or use.call.name)
+def run_command(walk: Walk, value: str) -> None:
+    """Read a value that a program runs as a command; a bare shell would run what the program gives it."""
+    if SHELL_NAME.fullmatch(value.strip()):
+        walk.add_unreadable()
+    else:
+        walk.read_text(value)
 
 
-def bucket_in(plain: str) -> str:
-    """Return the bucket that a path of a cloud names."""
-    match = re.match(r"(?:s3|gs|az)://([^/]*)", plain)
-    return match.group(1) if match else ""
+# Git
+
+_SETTINGS = [
+    (re.compile(names, re.IGNORECASE), re.compile(values, re.DOTALL), kind)
+    for names, values, kind in read_table(PACKAGE, TABLE, "git settings", ("name", "value", "effect"))
+]
+
+
+def remote_target(walk: Walk, remote: str) -> str:
+    """Return what a remote stands for: its host when it is an address, otherwise its name."""
+    plain = walk.plain(remote)
+    match = re.match(r"(?:[\w.-]+@)?([\w-]+(?:\.[\w-]+)+):", plain)
+    return host_of(plain) if "://" in plain else match.group(1).lower() if match else plain
+
+
+def note_setting(walk: Walk, name: str, value: str) -> None:
+    """Note a setting of git that runs a program, moves a remote or names an author."""
+    plain = walk.plain(value)
+    kind = next((kind for names, values, kind in _SETTINGS if names.fullmatch(name) and values.fullmatch(plain)), "-")
+    if kind == "changes-remote":
+        other = re.fullmatch(r"url\.(.+)\.(?:push)?insteadof", name, re.IGNORECASE)
+        walk.add(kind, remote_target(walk, other.group(1) if other else plain))
+    elif kind != "-":
+        targets = {"disables-check": name, "installs-hook": f"{name}={plain}"}
+        note_kind(walk, kind, targets.get(kind, plain))
+    if kind == "installs-hook" and value[:1] == "!":
+        walk.read_text(value[1:])
+
+
+def role_git_setting(use: Use, value: str) -> None:
+    """A setting of git for one command: `name=value`, or the variable that has the value."""
+    name, _, text = value.partition("=")
+    note_setting(use.walk, name, f"${text}" if use.option == "--config-env" else text)
+
+
+def role_remote(use: Use, value: str) -> None:
+    """The address of a repository, or the name of a remote; what happens with it stands behind the dot.
+
+    One kind of address is a command.
+    """
+    if value.startswith(("ext::", "fd::")):
+        use.walk.read_text(value.split("::", 1)[1])
+    elif "@" in value or re.match(r"[\w.-]+:|.*://", use.walk.plain(value)):
+        use.walk.add(use.detail, remote_target(use.walk, value))
+
+
+def role_author(use: Use, value: str) -> None:
+    """In whose name something is recorded, or as of when."""
+    address = re.search(r"<([^<>]+)>", value)
+    if value:
+        use.walk.add("signs-as", address.group(1) if address else value)
+
+
+# Containers
 
 
 def role_image(use: Use, value: str) -> None:
     """An image that is fetched and run: one with an owner or a host in its name is a package like any other."""
-    walk = use.walk
-    name = re.sub(r"(?:@sha256:\w+|:[\w.-]+)$", "", walk.plain(value))
-    is_known = walk.project.has_package(name, "image") or walk.project.has_host(name.split("/")[0])
+    name, project = re.sub(r"(?:@sha256:\w+|:[\w.-]+)$", "", use.walk.plain(value)), use.walk.project
+    is_known = project.has_package(name, "image") or project.has_host(name.split("/")[0])
     if "/" not in name or name.startswith(("library/", "docker.io/library/")) or is_known:
-        walk.add("runs-project-task", f"docker run {name}".strip())
+        use.walk.add("runs-project-task", f"docker run {name}".strip())
     else:
-        walk.add("installs-package", name)
-
-
-def role_mount(use: Use, value: str) -> None:
-    """A folder of this machine that a container gets."""
-    match = re.search(r"(?:source|src)=([^,]+)", value)
-    plain = use.walk.plain(match.group(1) if match else value.split(":", 1)[0])
-    if plain == "/" or "docker.sock" in plain or plain.startswith(("/etc", "/root", "/var/run")):
-        use.walk.add("runs-as-root")
-    elif plain.rstrip("/") in ("~", "~/.ssh", "~/.aws", "~/.kube"):
-        use.walk.add("reads-secret", plain)
+        use.walk.add("installs-package", name)

@@ -1,4 +1,4 @@
-"""What programs run: commands in their operands and options, scripts, texts, packages, and what flows into them."""
+"""What programs run: commands in their operands and options, scripts, texts, and what flows into them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lockgate.core.ruling.effects.code import read_code
 from lockgate.core.ruling.effects.effect import Certainty
 from lockgate.core.ruling.effects.own_acts import HOME_VARIABLES
 from lockgate.core.ruling.effects.own_paths import find_own
-from lockgate.core.ruling.effects.paths import Access, is_secret_variable
+from lockgate.core.ruling.effects.paths import Access
 from lockgate.core.ruling.effects.program_io import (
     MARK,
     NO_OUTPUT,
@@ -20,23 +20,15 @@ from lockgate.core.ruling.effects.program_io import (
     Output,
     Source,
 )
-from lockgate.core.ruling.effects.programs import packages
+from lockgate.core.ruling.effects.programs.loaded_files import language_of
 from lockgate.core.ruling.effects.programs.options import has_option, plain_words
-from lockgate.core.ruling.effects.programs.program_rows import WORDS, find_row, is_task
-from lockgate.core.ruling.effects.programs.roles import (
-    SETTING,
-    SHELL_NAME,
-    Use,
-    note_loose,
-    note_sent,
-    role_foreign,
-    run_command,
-)
+from lockgate.core.ruling.effects.programs.packages import note_package
+from lockgate.core.ruling.effects.programs.program_rows import WORDS, find_row
+from lockgate.core.ruling.effects.programs.roles import SHELL_NAME, Use, note_loose, note_sent, note_url, run_command
+from lockgate.core.ruling.effects.project import Place
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
-
-# What runs
 
 # Programs that pack and unpack, and what `tar` itself does at a checkpoint.
 _COMPRESSES = re.compile(r"(?:zstd|gzip|pigz|xz|bzip2|lz4|pixz|dot|echo|totals|bell)\b(?![^;&|]*[;&|])")
@@ -49,22 +41,19 @@ def role_sh(use: Use, value: str) -> None:
         run_command(use.walk, command)
 
 
-def role_command_text(use: Use, value: str) -> None:
-    """An argument that is a command if it has blanks."""
-    if " " in value.strip() and not re.match(r"[\w.:#{}-]*#\{", value):
-        use.walk.read_text(value)
+def role_edit(use: Use, value: str) -> None:
+    """A file that is opened for writing, or what is typed behind `+`."""
+    if value[:1] != "+":
+        use.walk.access(value, Access.WRITE)
+    elif not value[1:].isdigit():
+        use.walk.add_unreadable()
 
 
 def role_alias(use: Use, value: str) -> None:
+    """Another name for a command."""
     name, equals, text = value.partition("=")
     if equals:
         use.walk.aliases[name] = text
-
-
-def role_trap(use: Use, value: str) -> None:
-    """A command for a signal, or the signal alone."""
-    if value and not re.fullmatch(r"[A-Z0-9]+", value):
-        use.walk.read_text(value)
 
 
 def role_forget(use: Use, value: str) -> None:
@@ -80,14 +69,13 @@ def role_assigned(use: Use, value: str) -> None:
     if equals:
         use.walk.assign(name, setting)
     if equals or value[:1].isdigit():
-        use.walk.add("changes-service", use.walk.plain(value))
+        use.walk.add("changes-service", value)
 
 
-def role_printed_variable(use: Use, value: str) -> None:
-    """A variable that is shown."""
-    if is_secret_variable(value):
-        use.walk.add("reads-secret", value)
-        use.output = Output(Source.SECRET, target=value)
+def role_cd(use: Use, value: str) -> None:
+    """The folder that the program works in."""
+    use.folder = use.walk.folder if use.folder is None else use.folder
+    use.walk.enter_folder(value)
 
 
 def note_code(walk: Walk, text: str) -> None:
@@ -96,11 +84,7 @@ def note_code(walk: Walk, text: str) -> None:
         walk.add(effect.kind, effect.target, effect.certainty)
 
 
-def role_cd(use: Use, value: str) -> None:
-    """The folder that the program works in."""
-    use.folder = use.walk.folder if use.folder is None else use.folder
-    use.walk.enter_folder(value)
-
+# Programs that are started
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
@@ -125,9 +109,10 @@ def rest_program(use: Use, words: list[str]) -> Output:
 
 def rest_environment(use: Use, words: list[str]) -> Output:
     """A program that gets variables of its own; alone, all of them are shown."""
-    if "clean" in use.modes or words[:1] == ["-"]:
+    is_clean = words[:1] == ["-"]
+    if is_clean or "clean" in use.modes:
         use.walk.assigned |= HOME_VARIABLES
-    words = _take_assignments(use.walk, words[words[:1] == ["-"] :])
+    words = _take_assignments(use.walk, words[is_clean:])
     if words:
         return use.walk.run_program(words, use.call.stdin)
     return UNKNOWN_OUTPUT if use.wants("-S", "--split-string") else Output(Source.ENVIRONMENT)
@@ -156,32 +141,6 @@ def rest_project_program(use: Use, words: list[str]) -> Output:
     return rest_program(use, words)
 
 
-def rest_package_program(use: Use, words: list[str]) -> Output:
-    """A package that is run by its name, fetched where it is not there."""
-    walk, registry = use.walk, use.detail
-    if not words:
-        return UNKNOWN_OUTPUT
-    plain = packages.without_alias(walk.plain(words[0]))
-    name = packages.package_in(plain)
-    is_named = use.wants("-p", "--package", "--from", "--spec")
-    if packages.repository_address(plain) and not is_named:
-        packages.note_package(walk, words[0])
-    elif is_named or packages.is_known(walk, name, registry) or name in walk.project.tasks or is_task(name):
-        if name == "husky":
-            walk.add("installs-hook", ".husky")
-        walk.add("runs-project-task", name)
-        note_loose(walk, name, "task", words[1:], ())
-    else:
-        walk.add("installs-package", name)
-    return UNKNOWN_OUTPUT
-
-
-def role_creator(use: Use, value: str) -> None:
-    """`npm init NAME` runs the package `create-NAME`."""
-    use.detail = "npm"
-    rest_package_program(use, [f"create-{value}"])
-
-
 def rest_elsewhere(use: Use, words: list[str]) -> Output:
     """A command that runs on another machine, which is there to stay the same unless a kind stands behind the dot."""
     if words:
@@ -202,136 +161,6 @@ def rest_docker_program(use: Use, words: list[str]) -> Output:
     return use.walk.run_contained(words, use.call.stdin)[1] if words else UNKNOWN_OUTPUT
 
 
-def role_edit(use: Use, value: str) -> None:
-    """A file that is opened for writing, or what is typed behind `+`."""
-    if value[:1] != "+":
-        use.walk.access(value, Access.WRITE)
-    elif not value[1:].isdigit():
-        use.walk.add_unreadable()
-
-
-# What runs a text
-
-
-def run_text(walk: Walk, text: str, arguments: list[str], language: str) -> None:
-    """Run a text as a command line of the shell or as source text, unless it is a download or decoded."""
-    for piece in walk.pieces_in(text):
-        if piece.source in (Source.DOWNLOAD, Source.DECODED):
-            run_input(walk, piece, language)
-            return
-    if language == "shell":
-        walk.read_text(text, arguments)
-        return
-    if MARK in text and _RUNS_UNKNOWN.search(text):
-        walk.add_unreadable()
-    note_code(walk, text)
-
-
-# A statement that begins with what is not known, or a call that runs it.
-_RUNS_UNKNOWN = re.compile(rf"(?:^|[;\n]|\b(?:exec|eval|system|Function)\s*\([^\n{MARK}]{{0,40}})\s*{MARK}")
-
-
-def run_input(walk: Walk, stream: Output, language: str) -> None:
-    """Run what flows into an interpreter."""
-    if stream.source is Source.DOWNLOAD:
-        walk.add("runs-download", stream.target)
-    elif stream.source in (Source.TEXT, Source.DECODED):
-        if stream.source is Source.DECODED:
-            walk.add("runs-decoded")
-        run_text(walk, stream.text, [], language)
-    elif stream.source is Source.FILE and stream.target:
-        walk.run_path(stream.target)
-    elif stream is not NO_OUTPUT:
-        walk.add_unreadable()
-
-
-_CODE_NAME = re.compile(r"\.(?:py|js|mjs|cjs|ts|rb|pl|php|lua|R)$")
-_CODE_LINE = re.compile(r"#![^\n]*(?:python|node|perl|ruby|php|lua|deno|bun)")
-
-
-def run_file(walk: Walk, path: str, arguments: list[str], language: str = "") -> None:
-    """Run a file in a language, or in that which its name or its first line says."""
-    if path in STANDARD_INPUT:
-        run_input(walk, walk.stdin, language)
-        return
-    stream = walk.read_file(path)
-    walk.load(path)
-    if stream.source is Source.TEXT:
-        is_code = _CODE_NAME.search(path) or _CODE_LINE.match(stream.text)
-        run_text(walk, stream.text, [path, *arguments], language or ("code" if is_code else "shell"))
-    elif stream.source in (Source.DOWNLOAD, Source.DECODED):
-        run_input(walk, stream, language)
-    elif path.startswith(MARK) and path.endswith(MARK) and path.count(MARK) == 2:
-        walk.add_unreadable()
-    else:
-        walk.run_path(path, stream)
-
-
-def rest_script(use: Use, words: list[str]) -> Output:
-    """A script in the language behind the dot, a text in its place, a module, a server, or the input."""
-    walk, stdin, language, texts = use.walk, use.call.stdin, use.detail, use.values.get("text", [])
-    if "module" in use.modes:
-        return _run_module(use, words)
-    if language == "shell":
-        texts, words = _split_shell(use, words)
-    for text in texts:
-        run_text(walk, text, words, language)
-    if texts and language == "code":
-        _note_input(use, texts, words)
-    elif not texts and words and words[0] != "-" and "input" not in use.modes:
-        run_file(walk, words[0], words[1:], language)
-    elif not texts:
-        run_input(walk, stdin, language)
-    return UNKNOWN_OUTPUT
-
-
-def _split_shell(use: Use, words: list[str]) -> tuple[list[str], list[str]]:
-    """Return the text that a shell is given, and its other arguments."""
-    has_text = "text" in use.modes
-    if use.walk.as_root and (has_text or (not words and use.call.stdin is NO_OUTPUT)):
-        use.walk.add("runs-as-root")
-    return (words[:1], words[1:]) if has_text else ([], words)
-
-
-def _note_input(use: Use, texts: list[str], files: list[str]) -> None:
-    """Note what a text given to an interpreter does with the input, and with the files of a one-liner."""
-    if use.call.stdin.source is Source.DOWNLOAD and any(re.search(r"\b(?:exec|eval)\b", text) for text in texts):
-        use.walk.add("runs-download", use.call.stdin.target)
-    for path in files if use.call.name in ("perl", "ruby") else ():
-        if "in-place" in use.modes:
-            use.walk.access(path, Access.WRITE)
-        else:
-            use.walk.print_file(path)
-
-
-_LOOPBACK = re.compile(r"(?:localhost|127\.0\.0\.1|\[?::1\]?)(?::\d+)?")
-
-
-def role_serves_at(use: Use, value: str) -> None:
-    """The address of a server that starts; on loopback it answers this machine only."""
-    is_here = _LOOPBACK.fullmatch(value) is not None
-    use.walk.add("runs-project-task" if is_here else "opens-port", use.call.name if is_here else value)
-
-
-def finish_serves(use: Use) -> Output:
-    """A server starts where `bind` says."""
-    role_serves_at(use, use.value("bind") or use.first())
-    return UNKNOWN_OUTPUT
-
-
-def _run_module(use: Use, words: list[str]) -> Output:
-    """`python -m MODULE`: a program by its name, one with a row as `m:MODULE`, or the project's own or installed."""
-    walk, module = use.walk, "".join(words[:1])
-    row, _ = find_row(module, words[1:])
-    if module in WORDS["modules that are programs"]:
-        return walk.run_program(words, use.call.stdin)
-    if find_row(f"m:{module}", [])[0]:
-        return walk.run_program([f"m:{module}", *words[1:]], use.call.stdin)
-    note_loose(walk, module, (row.loose if row else "") or "task", words[1:], ())
-    walk.add("runs-project-task", f"-m {module}")
-    return UNKNOWN_OUTPUT
-
-
 def rest_repeated(use: Use, words: list[str]) -> Output:
     """`xargs` and `parallel`: the program with what flows in as further arguments."""
     walk, stream, is_parallel = use.walk, use.call.stdin, use.call.name in ("parallel", "rush")
@@ -339,9 +168,9 @@ def rest_repeated(use: Use, words: list[str]) -> Output:
     if is_parallel and ":::" in words:
         index = words.index(":::")
         stream, words = Output(Source.TEXT, " ".join(words[index + 1 :])), words[:index]
-    values = _arguments_from(walk, stream)
     if not words:
         return walk.run_program(["sh"], stream) if is_parallel else stream
+    values = _arguments_from(walk, stream)
     if is_parallel and " " in words[0]:
         return walk.read_text(" ".join(words).replace("{}", " ".join(values)))
     if replaced and replaced in " ".join(words):
@@ -360,6 +189,149 @@ def _arguments_from(walk: Walk, stream: Output) -> list[str]:
     if stream.source is Source.NONE and stream.target:
         return [stream.target]
     return [walk.mark(UNKNOWN_OUTPUT if stream.source is Source.FILE else stream)]
+
+
+def finish_unknown(use: Use) -> Output:
+    """Run what no row describes."""
+    note_unknown(use.walk, use.call.name)
+    return use.output
+
+
+def note_unknown(walk: Walk, name: str, *, of_project: bool = False) -> None:
+    """Note that a program runs of which no row says what it does."""
+    if name in walk.project.programs or name in walk.project.tasks or of_project:
+        walk.add("runs-project-task", name)
+    else:
+        walk.add("runs-program", name, Certainty.GUESS)
+
+
+# Texts and scripts
+
+# A statement that begins with what is not known, or a call that runs it.
+_RUNS_UNKNOWN = re.compile(rf"(?:^|[;\n]|\b(?:exec|eval|system|Function)\s*\([^\n{MARK}]{{0,40}})\s*{MARK}")
+
+
+def run_text(walk: Walk, text: str, arguments: list[str], language: str) -> None:
+    """Run a text as a command line of the shell or as source text, unless it is a download or decoded."""
+    for piece in walk.pieces_in(text):
+        if piece.source in (Source.DOWNLOAD, Source.DECODED):
+            run_input(walk, piece, language)
+            return
+    if language == "shell":
+        walk.read_text(text, arguments)
+        return
+    if MARK in text and _RUNS_UNKNOWN.search(text):
+        walk.add_unreadable()
+    note_code(walk, text)
+
+
+def run_input(walk: Walk, stream: Output, language: str) -> None:
+    """Run what flows into an interpreter."""
+    if stream.source is Source.DOWNLOAD:
+        walk.add("runs-download", stream.target)
+    elif stream.source in (Source.TEXT, Source.DECODED):
+        if stream.source is Source.DECODED:
+            walk.add("runs-decoded")
+        run_text(walk, stream.text, [], language)
+    elif stream.source is Source.FILE and stream.target:
+        walk.run_path(stream.target)
+    elif stream is not NO_OUTPUT:
+        walk.add_unreadable()
+
+
+_NO_FILE = re.compile(r"(?:https?|data|blob|npm|jsr):", re.IGNORECASE)
+
+
+def run_file(walk: Walk, path: str, arguments: list[str], language: str = "") -> None:
+    """Run a file in a language, or in that which its name or its first line says."""
+    if path in STANDARD_INPUT:
+        run_input(walk, walk.stdin, language)
+        return
+    stream = walk.read_file(path)
+    walk.load(path)
+    content = walk.content_of(path)
+    if stream.source is Source.TEXT and (content is None or content.is_whole):
+        language = language or language_of(path, stream.text) or "shell"
+        run_text(walk, stream.text, [path, *arguments], language)
+        if language == "code" and content is not None:
+            walk.add("runs-project-task" if walk.place(path) is Place.INSIDE else "computes", walk.plain(path))
+    elif stream.source in (Source.DOWNLOAD, Source.DECODED):
+        run_input(walk, stream, language)
+    elif path.startswith(MARK) and path.endswith(MARK) and path.count(MARK) == 2:
+        walk.add_unreadable()
+    elif scheme := _NO_FILE.match(path):
+        _run_from_elsewhere(walk, path, scheme[0].lower())
+    else:
+        walk.run_path(path, stream)
+
+
+def _run_from_elsewhere(walk: Walk, path: str, scheme: str) -> None:
+    """Note a script that is no file: a package, or an address whose code runs at once."""
+    if scheme in ("npm:", "jsr:"):
+        note_package(walk, path, "npm" if scheme == "npm:" else "")
+    elif "://" in path:
+        note_url(walk, "", "task", path)
+    else:
+        walk.add("runs-download", scheme)
+
+
+def rest_script(use: Use, words: list[str]) -> Output:
+    """A script in the language behind the dot, a text in its place, a module, a server, or the input."""
+    walk, stdin, language, texts = use.walk, use.call.stdin, use.detail, use.values.get("text", [])
+    if "module" in use.modes:
+        return _run_module(use, words)
+    if language == "shell" and "text" in use.modes:
+        texts, words = words[:1], words[1:]
+    if language == "shell" and walk.as_root and ("text" in use.modes or (not words and stdin is NO_OUTPUT)):
+        walk.add("runs-as-root")
+    if "text" in use.modes or texts:
+        for text in texts:
+            run_text(walk, text, words, language)
+        _note_input(use, texts, words)
+    elif words and words[0] != "-" and "input" not in use.modes:
+        run_file(walk, words[0], words[1:], language)
+    else:
+        run_input(walk, stdin, language)
+    return UNKNOWN_OUTPUT
+
+
+def _note_input(use: Use, texts: list[str], files: list[str]) -> None:
+    """Note what a text given to an interpreter does with the input, and with the files of a one-liner."""
+    if use.call.stdin.source is Source.DOWNLOAD and any(re.search(r"\b(?:exec|eval)\b", text) for text in texts):
+        use.walk.add("runs-download", use.call.stdin.target)
+    for path in files if use.call.name in ("perl", "ruby") else ():
+        if "in-place" in use.modes:
+            use.walk.access(path, Access.WRITE)
+        else:
+            use.walk.print_file(path)
+
+
+def _run_module(use: Use, words: list[str]) -> Output:
+    """`python -m MODULE`: a program by its name, one with a row as `m:MODULE`, or the project's own or installed."""
+    walk, module = use.walk, "".join(words[:1])
+    row, _ = find_row(module, words[1:])
+    if module in WORDS["modules that are programs"]:
+        return walk.run_program(words, use.call.stdin)
+    if find_row(f"m:{module}", [])[0]:
+        return walk.run_program([f"m:{module}", *words[1:]], use.call.stdin)
+    note_loose(walk, module, (row.loose if row else "") or "task", words[1:], ())
+    walk.add("runs-project-task", f"-m {module}")
+    return UNKNOWN_OUTPUT
+
+
+_LOOPBACK = re.compile(r"(?:localhost|127\.0\.0\.1|\[?::1\]?)(?::\d+)?")
+
+
+def role_serves_at(use: Use, value: str) -> None:
+    """The address of a server that starts; on loopback it answers this machine only."""
+    is_here = _LOOPBACK.fullmatch(value) is not None
+    use.walk.add("runs-project-task" if is_here else "opens-port", use.call.name if is_here else value)
+
+
+def finish_serves(use: Use) -> Output:
+    """A server starts where `bind` says."""
+    role_serves_at(use, use.value("bind") or use.first())
+    return UNKNOWN_OUTPUT
 
 
 # The shell's own commands
@@ -387,7 +359,8 @@ def finish_loads_script(use: Use) -> Output:
     """`source FILE`: settings and activation scripts are ordinary, anything else is run."""
     walk, path = use.walk, "".join(use.call.arguments[:1])
     walk.load(path)
-    is_settings = _SETTINGS_FILE.fullmatch(walk.plain(path)) and not walk.download_of(walk.full_path(path))
+    is_new = walk.download_of(walk.full_path(path)) or walk.content_of(path) is not None
+    is_settings = _SETTINGS_FILE.fullmatch(walk.plain(path)) and not is_new
     if path and not is_settings and not _is_setup(walk, path):
         run_file(walk, path, use.call.arguments[1:], "shell")
     return NO_OUTPUT
@@ -421,14 +394,6 @@ def finish_prints_environment(use: Use) -> Output:
     return use.output if use.operands else Output(Source.ENVIRONMENT)
 
 
-def finish_reads_input(use: Use) -> Output:
-    """`read NAME`: a variable that holds what streams in; its use decides."""
-    if use.call.stdin.source >= Source.DOWNLOAD:
-        for name in use.operands or ["REPLY"]:
-            use.walk.variables[name] = use.walk.mark(use.call.stdin)
-    return NO_OUTPUT
-
-
 def finish_prints_folder(use: Use) -> Output:
     """The folder in which the line runs."""
     return Output(Source.TEXT, use.walk.folder or ".")
@@ -441,97 +406,21 @@ def finish_names_program(use: Use) -> Output:
     return Output(Source.TEXT, path if name and find_own(path, use.walk.project) else name)
 
 
-def finish_names_path(use: Use) -> Output:
-    """`realpath`, `dirname`: what they print stands for the path that they were given."""
-    path = use.walk.plain("".join(use.call.arguments[-1:]))
-    path = path.rpartition("/")[0] if use.call.name == "dirname" else path
-    return Output(Source.NONE, target=path) if path[:1] in ("/", "~") else UNKNOWN_OUTPUT
+def _read_unless(walk: Walk, value: str, pattern: str) -> None:
+    if value and not re.fullmatch(pattern, value):
+        walk.read_text(value)
 
 
-# Packages
-
-
-def role_pkg(use: Use, value: str) -> None:
-    """A package that is installed; the registry stands behind the dot."""
-    for name in value.split(",") if use.option else [value]:
-        packages.note_package(use.walk, name, use.detail)
-
-
-def role_local(use: Use, value: str) -> None:
-    """A package in a folder."""
-    is_path = value.startswith((".", "/", "git+", "http", "~"))
-    packages.note_package(use.walk, value if is_path else f"./{value}")
-
-
-def role_src(use: Use, value: str) -> None:
-    """A server that packages come from."""
-    packages.note_source(use.walk, SETTING.sub("", value, count=1))
-
-
-def role_channel(use: Use, value: str) -> None:
-    """A name or an address that packages come from."""
-    if "://" in value:
-        role_src(use, value)
-    elif value not in WORDS["conda channels"]:
-        use.walk.add("uses-package-source", use.walk.plain(value))
-
-
-def role_req(use: Use, value: str) -> None:
-    """A list of packages."""
-    host = use.walk.download_of(use.walk.full_path(value))
-    if host:
-        use.walk.add("runs-download", host)
-    elif "://" in value:
-        packages.note_source(use.walk, value)
-
-
-def role_go_run(use: Use, value: str) -> None:
-    """A package with a version is fetched, any other is the project's."""
-    if "@" in value:
-        packages.note_package(use.walk, value, "go")
-    else:
-        role_foreign(use, value)
-
-
-# What can only be the version of a language, or the language: these come from the manager's own source.
-_VERSION = re.compile(
-    r"(?i)v?\d[\w.+-]*|(?:lts|latest|stable|beta|nightly|system|default)(?:[-/:][\w.*:-]+)?|iojs[\w.-]*"
-    r"|[a-z]+-?v?\d[\w.+-]*|\w+-\w+-(?:linux|apple|pc|unknown)[\w-]*"
-)
-
-
-def role_version(use: Use, value: str) -> None:
-    """What a manager of versions installs: a version, a package of a registry, a plug-in, or a file."""
-    plain = use.walk.plain(value)
-    if plain[:1] in "./~":
-        use.walk.run_path(value)
-    elif _VERSION.fullmatch(plain) or plain.partition("@")[0] in WORDS["languages"]:
-        use.walk.add("installs-known-package")
-    else:
-        packages.note_package(use.walk, value, use.detail)
-
-
-def rest_version_program(use: Use, words: list[str]) -> Output:
-    """A program behind the versions that it gets, which `--` may end."""
-    is_version = _VERSION.fullmatch("".join(words[:1])) is not None or "@" in "".join(words[:1])
-    end = words.index("--") if "--" in words else int(is_version)
-    for word in words[:end]:
-        role_version(use, word)
-    use.detail = ""
-    return rest_program(use, words[end + (words[end : end + 1] == ["--"]) :])
-
-
-def role_unlisted(use: Use, value: str) -> None:
-    """What the row does not expect, so that the command is not known."""
-    use.walk.add("runs-program", f"{use.call.name} {value}", Certainty.GUESS)
-
-
-# Roles that are one call of the walk.
+# Roles that are one call of the walk: a file that is opened, sent, run or loaded, and texts that are read as commands.
 SIMPLE_ROLES: dict[str, Callable[[Walk, str], object]] = {
-    "skip": lambda walk, value: None,  # noqa: ARG005 - all roles have one signature
     "open": lambda walk, value: walk.read_file(value),
     "attach": lambda walk, value: note_sent(walk, walk.read_file(value)),
     "run": lambda walk, value: walk.run_path(value),
+    "module": lambda walk, value: run_file(walk, value, [], "code"),
     "remote-command": lambda walk, value: walk.run_elsewhere(value),
     "code": note_code,
+    # A command for a signal, or the signal alone.
+    "trap": lambda walk, value: _read_unless(walk, value, r"[A-Z0-9]+"),
+    # An argument that is a command if it has blanks.
+    "command-text": lambda walk, value: _read_unless(walk, value, r"\S*\s*|.*#\{.*"),
 }
