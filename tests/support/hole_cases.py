@@ -2,6 +2,10 @@
 
 A row lists under `open` the tests that it fails today, and under `missing` the mechanism whose absence is the cause.
 `python tests/support/hole_cases.py` takes those from `open` that a row has come to pass; it never adds one.
+
+`wide` lists what narrow lets pass and wide asks a judge about: a severity-2 call whose target no text names, and source
+that a text gives word for word. `limit` lists what no rule can see: source that a text only describes is an edit of the
+project like any other. It is asked about in paranoid mode alone.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from typing import Any
 import pytest
 from paths import TESTS
 
-from lockgate import Action, Decision, Gate
+from lockgate import Action, Decision, Gate, Policy
 from lockgate.gate.carried_sqlite import SqliteCarriedTexts
 
 # A command line; a file with its content; a file with an old and a new text; or a tool with its arguments.
@@ -57,6 +61,16 @@ def cases(table: str, test: str) -> list[Any]:
     return [
         pytest.param(row, id=f"line-{number}", marks=expected_failure(row) if test in row.get("open", ()) else ())
         for number, row in enumerate(rows(table), 1)
+        if test not in (*row.get("wide", ()), *row.get("limit", ()))
+    ]
+
+
+def cases_of(table: str, column: str) -> list[Any]:
+    """Return the rows and tests that a table lists in `wide` or `limit`, as parameters."""
+    return [
+        pytest.param(row, test, id=f"line-{number}-{test}")
+        for number, row in enumerate(rows(table), 1)
+        for test in row.get(column, ())
     ]
 
 
@@ -96,9 +110,9 @@ def play(calls: Iterable[Call], text: str, folder: Path, goal: str = GOAL) -> li
     return decisions
 
 
-def check(call: Call, text: str, folder: Path, goal: str = GOAL) -> Decision:
+def check(call: Call, text: str, folder: Path, goal: str = GOAL, policy: Policy | None = None) -> Decision:
     """Return the ruling on one call in a session that has read a page with `text`."""
-    session = Gate().session(goal=goal, project=folder)
+    session = Gate(policy or Policy()).session(goal=goal, project=folder)
     session.add(f"{PAGE}{text}\n", source=SOURCE)
     return session.check(*_tool_and_arguments(call, folder))
 
@@ -106,6 +120,12 @@ def check(call: Call, text: str, folder: Path, goal: str = GOAL) -> Decision:
 def is_held(call: Call, text: str, folder: Path, goal: str = GOAL) -> bool:
     """Return whether that ruling holds the call."""
     return check(call, text, folder, goal).action is not Action.CONTINUE
+
+
+def is_escalated(row: Row, test: str, folder: Path, policy: Policy) -> bool:
+    """Return whether a call that a text dictates or describes goes to a judge under this policy."""
+    text = dictated(row["call"]) if test == "dictated" else row["text"]
+    return check(row["call"], text, folder, policy=policy).escalated
 
 
 def is_grave(call: Call, folder: Path) -> bool:

@@ -118,7 +118,10 @@ class EffectCheck:
         asks: set[Width] = set()
         least = Severity.REACHES_OUT if width is Width.NARROW else Severity.WORKS_HERE
         effects = [effect for effect in effects if effect.severity >= least]
-        dictated, is_dictated = self._lookup.find_dictated(self._leaves) if effects else None, False
+        # What is written into a file counts where the call does no more: in wide, for a judge.
+        only_writes = all(effect.severity < Severity.REACHES_OUT for effect in effects)
+        dictated = self._lookup.find_dictated(self._leaves, written=only_writes) if effects else None
+        is_dictated = False
         for effect in effects:
             named_by, origins = self._who_names(effect)
             slot = self._find_slot(effect, named_by)

@@ -20,6 +20,7 @@ from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.candidates import STOP_WORDS, Candidate, find_candidates
 from lockgate.core.ruling.context import Context
 from lockgate.core.ruling.effects.effect import KINDS, Effect
+from lockgate.core.ruling.effects.tool_arguments import ROLES, is_content, leaf_name
 from lockgate.core.ruling.goal import COMMON, SMALL_WORDS, hands_over, intent_of, is_word_for_kind
 from lockgate.core.ruling.index import IndexedReading, Places
 from lockgate.core.ruling.targets import text_behind_accounts
@@ -40,7 +41,7 @@ _FEW_WORDS = 4
 # Steps for looking at one text that holds a value, and at what stands around one place.
 _ORIGIN_STEPS, _PLACE_STEPS = 24, 2
 _MAX_SHOWN, MAX_SENTENCE, _MAX_EXCERPT, _MAX_LINE = 120, 240, 160, 160
-_MOST_LOOKED_UP, _SHORTEST_DICTATED = 4, 8
+_MOST_LOOKED_UP, _SHORTEST_DICTATED, _SHORTEST_WRITTEN = 4, 8, 24
 # Names and phrases stand beside orders all the time; an id, an address or a path is hardly there by chance.
 _DISTINCTIVE = re.compile(rb"[0-9@_/\\\\]")
 # Without any of these a sentence of some length is hardly English.
@@ -326,16 +327,20 @@ class Lookup:
                     origin = origin_from_places(candidate, held, leaf.text, self.budget)
                     yield origin._replace(order=sentence_of(reading, order))
 
-    def find_dictated(self, leaves: Sequence[Leaf]) -> Origin | None:
+    def find_dictated(self, leaves: Sequence[Leaf], *, written: bool = False) -> Origin | None:
         """Return where untrusted text has a whole command word for word, and the user's words do not.
 
-        A text that the user handed over to is free to give commands, and so is a file that the goal names.
+        With `written` what a file is to hold counts as well. A text that the user handed over to is free to give
+        commands, and so is a file that the goal names.
         """
         for leaf in leaves:
-            if sink_from_argument(leaf.argument) != "command":
+            is_command = sink_from_argument(leaf.argument) == "command"
+            if not is_command and not (written and is_content(leaf) and leaf_name(leaf) not in ROLES["old text"]):
                 continue
             line = prepare(leaf.text.strip().encode("utf-8", "ignore"))
-            if len(line) < _SHORTEST_DICTATED or b" " not in line or line in self._goal.trusted_only:
+            shortest = _SHORTEST_DICTATED if is_command else _SHORTEST_WRITTEN
+            is_one_word = is_command and b" " not in line
+            if len(line) < shortest or is_one_word or line in self._goal.trusted_only:
                 continue
             for reading in self._index.readings:
                 if reading.position >= self._first and (at := reading.text.prepared.find(line)) >= 0:
