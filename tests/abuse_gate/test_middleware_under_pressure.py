@@ -103,7 +103,7 @@ def test_rules_of_our_own_that_break_are_no_verifier_that_is_down(monkeypatch: p
     def broken(*_: object) -> Any:
         raise AttributeError
 
-    monkeypatch.setattr(Scanner, "scan_or_none", broken)
+    monkeypatch.setattr(Scanner, "scan", broken)
     handler = Handler()
     for text in (ATTACK, ATTACK + LARGE):
         reply = asyncio.run(post(gated(handler), chat(text)))

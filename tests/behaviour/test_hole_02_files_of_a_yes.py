@@ -17,7 +17,6 @@ from lockgate.core.ruling.approvals import (
     NO_DETAILS,
     Approval,
     PendingApproval,
-    approval_to_dict,
     bind_call,
     details_from_json,
     details_to_json,
@@ -26,6 +25,7 @@ from lockgate.core.ruling.approvals import (
 from lockgate.core.ruling.grants import GrantSpan, find_offer, rule_from_facts, rule_from_json, rule_to_json
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate import call_files
+from lockgate.gate.approval_views import approval_to_dict
 from lockgate.gate.approvals_memory import MemoryApprovals
 from lockgate.gate.approvals_sqlite import SqliteApprovals
 from lockgate.runtime.accounts import UNKNOWN_ACCOUNT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lockgate.core.ruling.effects.activity import NO_ACTIVITY, Activity
 from lockgate.core.ruling.effects.project import Project
-from lockgate.core.ruling.effects.shell import read_command
+from lockgate.core.ruling.effects.shell_walk import read_command
 
 SHOP = Project(
     root="/w/shop",

@@ -25,17 +25,11 @@ from lockgate.cli.exit_codes import Exit
 from lockgate.cli.terminal import excerpt, make_console, make_visible
 from lockgate.cli.user import user_name
 from lockgate.core.errors import JournalUnavailable, LockgateError, quoted
-from lockgate.core.ruling.approvals import (
-    FINISH,
-    OPEN_STATES,
-    ApprovalState,
-    approval_to_dict,
-    arguments_from_canonical,
-    describe_call,
-)
-from lockgate.core.ruling.grants import GrantOffer, GrantRule, GrantSpan, describe_rule, find_offer, offers_from_pending
+from lockgate.core.ruling.approvals import FINISH, OPEN_STATES, ApprovalState, arguments_from_canonical, describe_call
+from lockgate.core.ruling.grants import GrantOffer, GrantRule, GrantSpan, find_offer, offers_from_pending
 from lockgate.core.ruling.tool_risk import explain_risk
 from lockgate.core.text.confusables import LOOKALIKES, fold_to_latin
+from lockgate.gate.approval_views import approval_to_dict, describe_rule
 
 if TYPE_CHECKING:
     from rich.console import Console

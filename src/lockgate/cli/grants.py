@@ -15,8 +15,9 @@ from lockgate.cli.terminal import excerpt, format_count, make_console
 from lockgate.cli.times import parse_since
 from lockgate.cli.user import user_name
 from lockgate.core.errors import LockgateError, quoted
-from lockgate.core.ruling.grants import Grant, grant_to_dict
+from lockgate.core.ruling.grants import Grant
 from lockgate.core.ruling.policy import session_hashes
+from lockgate.gate.approval_views import grant_to_dict
 
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser

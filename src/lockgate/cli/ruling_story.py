@@ -22,8 +22,9 @@ from lockgate.core.ruling.approvals import BoundCall, canonical_json, describe_c
 from lockgate.core.ruling.effects.effect import KINDS, Severity
 from lockgate.core.ruling.explanations import describe_effect
 from lockgate.core.ruling.finding_catalogue import entry_for
-from lockgate.core.ruling.grants import describe_rule, offers_from_pending
+from lockgate.core.ruling.grants import offers_from_pending
 from lockgate.core.vocabulary import Action, Finding, Origin, Reason
+from lockgate.gate.approval_views import describe_rule
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.approvals import Approval, ShownDetails

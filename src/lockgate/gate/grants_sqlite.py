@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from lockgate.core.errors import InvalidCall
+from lockgate.core.errors import InvalidCall, LockgateError
 from lockgate.core.ruling.approvals import (
     ApprovalChange,
     BoundCall,
@@ -25,7 +25,6 @@ from lockgate.core.ruling.grants import (
     Grant,
     change_from_grant,
     find_covering,
-    full_error,
     rule_from_json,
     rule_to_json,
 )
@@ -113,7 +112,8 @@ class SqliteGrants:
 def insert_grant(db: sqlite3.Connection, grant: Grant) -> None:
     """Keep a grant, in the caller's transaction; raise where there is no room."""
     if len(_select_grants(db, grant.made_s, "")) >= MAX_GRANTS:
-        raise full_error()
+        hint = "lockgate grants drop-unused, or answer for this call alone"
+        raise LockgateError(f"there are {MAX_GRANTS} grants already", hint=hint)
     db.execute("DELETE FROM grants WHERE expires_s <= ?", (grant.made_s,))
     rule = grant.rule
     db.execute(

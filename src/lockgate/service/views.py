@@ -7,9 +7,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from lockgate.core.errors import InvalidCall
-from lockgate.core.ruling.approvals import BoundCall, approval_to_dict, canonical_json, describe_call
+from lockgate.core.ruling.approvals import BoundCall, canonical_json, describe_call
 from lockgate.core.ruling.finding_catalogue import CatalogueEntry, entry_for
 from lockgate.core.vocabulary import build_lineage, decision_to_dict, record_to_dict
+from lockgate.gate.approval_views import approval_to_dict
 from lockgate.gate.ledger_lines import entry_from_decision
 from lockgate.service.agent_access import without_grounds
 from lockgate.sessions.cost_report import judged_to_dict, summarize_costs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from enum import IntEnum, StrEnum
@@ -570,19 +569,3 @@ def test_what_is_shown_survives_being_stored() -> None:
 def test_anything_else_that_was_stored_is_refused(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
         details_from_json(text)
-
-
-def test_other_programs_get_plain_json() -> None:
-    approval = Approval(
-        PendingApproval("0123456789abcdef", BOUND, 1.0, 2.0, details_from_decision(DECISION, {"b1": TEXT})),
-        ApprovalState.USED,
-        YES,
-        9.0,
-    )
-    value = json.loads(json.dumps(approvals.approval_to_dict(approval)))
-    assert value["arguments"] == {"to": "ana@example.com", "n": 1}
-    assert value["answered"] == {"yes": True, "who": "ana", "at_s": 150.0, "reason": ""}
-    assert (value["state"], value["ended_s"], value["digest"]) == ("used", 9.0, BOUND.digest)
-    assert value["shown"]["passages"][0]["origin"]["sink"] == "recipient"
-    assert value["shown"]["tiers"] == [{"tier": 1, "said": "escalate", "by": "rules"}]
-    assert value["would_do"] == 'send_email with to (recipient) = "ana@example.com", n = 1'

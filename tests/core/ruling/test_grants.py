@@ -21,7 +21,6 @@ from lockgate.core.ruling.approvals import (
     HeldFacts,
     PendingApproval,
     ShownDetails,
-    approval_to_dict,
     bind_call,
     details_from_json,
     details_to_json,
@@ -37,11 +36,9 @@ from lockgate.core.ruling.grants import (
     GrantSpan,
     apply_answer_with_span,
     covers,
-    describe_rule,
     facts_from_ask,
     find_offer,
     find_sources,
-    grant_to_dict,
     offers_from_pending,
     rule_from_json,
     rule_to_json,
@@ -50,6 +47,7 @@ from lockgate.core.ruling.pipeline import EscalatedCall
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Certainty, Finding, Origin, Reason, Risk, Severity, Trust
+from lockgate.gate.approval_views import approval_to_dict, describe_rule, grant_to_dict
 
 TO = "desk@clearance.example"
 PAGE = "web:track.example"

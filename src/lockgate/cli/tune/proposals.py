@@ -19,11 +19,12 @@ from typing import NamedTuple
 from lockgate.core.ruling.approvals import NO_FACTS, BoundCall, HeldFacts, hash_texts
 from lockgate.core.ruling.arguments import flatten_arguments
 from lockgate.core.ruling.flow_rules import DENY, FLOW, add_outside, exceptions_for, parse_flow
-from lockgate.core.ruling.grants import Grant, GrantRule, GrantSpan, covers, describe_rule, rule_from_facts
+from lockgate.core.ruling.grants import Grant, GrantRule, GrantSpan, covers, rule_from_facts
 from lockgate.core.ruling.pipeline import HARD_RULES
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.text.rules import RULES_BY_ID, Scope
 from lockgate.core.vocabulary import Decision, Severity
+from lockgate.gate.approval_views import describe_rule
 
 # A question that came once is answered when it comes again.
 LEAST_SAVED = 2

@@ -77,36 +77,21 @@ def find_runs(
     A run with other text stays: the verifier should see that it is there. Without `inside` no run is decoded.
     """
     opened: list[tuple[tuple[int, int], str]] = []
-    size = 0
     for match in _RUN.finditer(text) if _RUN_SHAPE in marks else ():
-        if inside and (said := decode_run(match[0])):
-            opened.append((match.span(), said))
-            size += len(said)
-            if size > _AT_ONCE:
-                yield from _search_decoded(opened, inside)
-                opened, size = [], 0
+        if inside and (plain := decode_run(match[0])):
+            opened.append((match.span(), plain))
         elif _is_media(text, match):
             yield SensitiveSpan("media", *match.span())
         else:
             yield from _generated_keys_in(match)
-    if inside:
-        yield from _search_decoded(opened, inside)
-
-
-# Many short decoded runs are searched together: a search has a high fixed cost.
-_AT_ONCE = 4096
-
-
-def _search_decoded(
-    opened: list[tuple[tuple[int, int], str]], inside: Callable[[str], Iterator[SensitiveSpan]]
-) -> Iterator[SensitiveSpan]:
-    starts = [0, *accumulate(len(said) + 2 for _, said in opened)]
+    # All decoded runs are searched together: a search has a high fixed cost.
+    starts = [0, *accumulate(len(plain) + 2 for _, plain in opened)]
     done = -1
-    for hit in inside("\n\n".join([said for _, said in opened])) if opened else ():
+    for hit in inside("\n\n".join([plain for _, plain in opened])) if inside and opened else ():
         number = bisect_right(starts, hit.start) - 1
         if number != done:
-            (start, end), said = opened[number]
-            yield SensitiveSpan(hit.kind, start, end, said)
+            (start, end), plain = opened[number]
+            yield SensitiveSpan(hit.kind, start, end, plain)
             done = number
 
 
@@ -254,15 +239,13 @@ def _value_behind(text: str, low: str, label: re.Match[str], assigned: re.Match[
         return _value_at(text, gap.end(), strong=strong, query=False)
     if gap := _SAID_AFTER.match(text, at):
         return _value_in_sentence(text, gap.end(), strong=strong)
-    key = None if is_option else _KEY_AFTER.match(text, at)
-    return key.span(1) if key and _is_unusual(key[1], 20) else None
+    return None
 
 
 _QUOTES = frozenset("\"'`“«")
 _ASSIGNED = re.compile(r"[\w.-]{0,32}[\"']?[:=]")
 _OPTION = re.compile(r"(?<![a-z0-9-])--?[\w-]{0,24}$")
 _IN_QUERY = re.compile(r"[?&][\w.%-]*$")
-_KEY_AFTER = re.compile(r"[ \t]{1,4}([A-Za-z0-9]{20,256})(?![\w/.-])")
 # A passphrase is made of words from a list, and of none that sentences are made of.
 _PASSPHRASE = re.compile(r"[a-z]{3,12}(?:[ -][a-z]{3,12}){3,8}(?![a-z])")
 _IN_SENTENCES = frozenset(_WORDS["sentence words"])

@@ -645,34 +645,3 @@ def details_from_json(text: str) -> ShownDetails:
         return record_from_dict(ShownDetails, json.loads(text))
     except (TypeError, ValueError, KeyError, RecursionError) as error:
         raise ValueError("not what a person was shown") from error
-
-
-def approval_to_dict(approval: Approval) -> dict[str, object]:
-    """The keys that other programs read."""
-    from lockgate.core.ruling.grants import offer_to_dict, offers_from_pending
-
-    pending, answer = approval.pending, approval.answered
-    shown = record_to_dict(pending.shown)
-    replaces, files = shown.pop("replaces"), shown.pop("files")
-    del shown["facts"]
-    return {
-        "id": pending.id,
-        "state": approval.state.value,
-        "session": pending.session,
-        "tool": pending.tool,
-        "arguments": arguments_from_canonical(pending.arguments),
-        "would_do": describe_call(pending.bound),
-        "digest": pending.digest,
-        "policy": pending.policy_hash,
-        "context": pending.bound.context,
-        "files": files,
-        "created_s": pending.created_s,
-        "expires_s": pending.expires_s,
-        "answered": answer and record_to_dict(answer),
-        "ended_s": approval.ended_s or None,
-        "why": approval.why,
-        "replaces": replaces,
-        "shown": shown,
-        "offers": [offer_to_dict(offer) for offer in offers_from_pending(pending)],
-        "barred": pending.shown.facts.barred,
-    }

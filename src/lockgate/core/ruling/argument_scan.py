@@ -55,9 +55,9 @@ def scan_arguments(
     "password" is what a text is about.
     """
     found = ArgumentScan([], [], [])
-    scan = scanner.scan_or_none(text) if leaves else None
-    if scan is None:
+    if not leaves:
         return found
+    scan = scanner.scan(text)
     places = _LeafOffsets(leaves)
     for part in scan.parts:
         for hit in part.hits:

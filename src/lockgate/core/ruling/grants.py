@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from lockgate.core.errors import InvalidCall, LockgateError, has_half_pair, quoted
+from lockgate.core.errors import InvalidCall, has_half_pair, quoted
 from lockgate.core.ruling.approvals import (
     FINISH,
     SKEW_S,
@@ -285,13 +285,6 @@ def change_from_grant(grant: Grant, state: GrantState, who: str) -> ApprovalChan
     return ApprovalChange(grant.rule.session, grant.id, state, grant.digest, who)
 
 
-def full_error() -> LockgateError:
-    """Return the error for a grant that has no room; the answer then does not count."""
-    return LockgateError(
-        f"there are {MAX_GRANTS} grants already", hint="lockgate grants drop-unused, or answer for this call alone"
-    )
-
-
 # Cover
 
 
@@ -321,7 +314,7 @@ def covers(grant: Grant, bound: BoundCall, facts: HeldFacts, now_s: float) -> bo
     return is_here and is_known and is_same and set(bound.files) <= set(rule.files)
 
 
-# As JSON and in words
+# As JSON
 
 
 def rule_to_dict(rule: GrantRule) -> dict[str, object]:
@@ -343,52 +336,3 @@ def rule_from_json(text: str) -> GrantRule:
     if rule_to_json(rule) != text:
         raise ValueError("not a rule")
     return rule
-
-
-def offer_to_dict(offer: GrantOffer) -> dict[str, object]:
-    return {"digest": offer.digest, "rule": rule_to_dict(offer.rule), "text": dict(describe_rule(offer.rule))}
-
-
-def grant_to_dict(grant: Grant, in_force: Collection[str]) -> dict[str, object]:
-    """Return the keys that other programs read; `in_force` are the hashes of the policies that sessions run under."""
-    return {
-        "id": grant.id,
-        "digest": grant.digest,
-        "made_by": grant.made_by,
-        "made_at": grant.made_s,
-        "expires_at": grant.rule.expires_s,
-        "uses": grant.uses,
-        "used_at": grant.used_s or None,
-        "outdated": grant.rule.policy_hash not in in_force,
-        "rule": rule_to_dict(grant.rule),
-        "text": dict(describe_rule(grant.rule)),
-    }
-
-
-def describe_rule(rule: GrantRule) -> tuple[tuple[str, str], ...]:
-    """Return a rule in words, by label. An attacker may have written parts: the caller shows odd characters."""
-    from lockgate.core.ruling.effects.effect import KINDS
-
-    does = [
-        KINDS[kind].does.replace("{target}", target) if kind in KINDS else f"{kind} {target}"
-        for kind, target in rule.effects
-    ]
-    where = {
-        GrantSpan.SESSION: f"only session {rule.session}",
-        GrantSpan.PROJECT: f"every session in {rule.project}",
-        GrantSpan.ALWAYS: "every session in every project",
-    }
-    names = ", ".join(rule.names) or "none"
-    exact = f"exactly the same {names}: {rule.arguments}"
-    lines = {
-        "tool": rule.tool,
-        "like": rule.like,
-        "does": "; ".join(does) or "nothing that Lockgate can tell",
-        "with": exact if rule.arguments else f"values of {names} that fit the other lines; no other names",
-        "runs": "; ".join(f"{path} {content}" for path, content in rule.files),
-        "after": f"text of {', '.join(rule.sources)}" if rule.sources else "no untrusted text",
-        "despite": ", ".join(rule.rules) or "no finding",
-        "in": where[rule.span],
-        "under": f"policy {rule.policy_hash}",
-    }
-    return tuple(line for line in lines.items() if line[0] != "runs" or rule.files)

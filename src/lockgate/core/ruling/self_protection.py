@@ -1,7 +1,6 @@
 """Calls that touch Lockgate itself, by their words and by their effects.
 
-These rules count even before anything untrusted was read, and no model clears them. Almost no call comes near them, so
-a quick look for a few words decides whether there is anything to match.
+They count even before anything untrusted was read, and no model clears them. A quick look spares them most calls.
 """
 
 from __future__ import annotations
@@ -12,12 +11,10 @@ from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.effects.effect import Effect
 from lockgate.core.ruling.effects.own_paths import ASKS_SERVICE, OWN_KINDS, OWN_WORDS
 from lockgate.core.ruling.effects.tool_arguments import is_content
-from lockgate.core.text.rules import RULES_BY_ID, SELF_PROTECTION_RULES, Rule
+from lockgate.core.text.rules import SELF_PROTECTION_RULES, Rule
 from lockgate.core.text.scanner import Scanner, encode
 from lockgate.core.vocabulary import Finding
 
-# A tool that only looks may look at the hooks, but not at what opens the door.
-_SECRET = (RULES_BY_ID["execution:own-token"],)
 # Effects on Lockgate's own files, and the rules that hold them.
 _HELD = {kind: f"execution:{kind.partition('-')[2]}" for kind in OWN_KINDS} | {ASKS_SERVICE: "execution:own-approval"}
 # A shell drops quotes inside a word (`a''pprove`), and `[g]` is the letter in a pattern.
@@ -32,7 +29,8 @@ def find_tampering(leaves: Sequence[Leaf], scanner: Scanner, *, looks: bool = Fa
     if is_unrelated("\n".join([leaf.text for leaf in leaves])):
         return []
     findings = []
-    for rule in _SECRET if looks else SELF_PROTECTION_RULES:
+    # A tool that only looks may look at the hooks, but not at what opens the door.
+    for rule in SELF_PROTECTION_RULES[-1:] if looks else SELF_PROTECTION_RULES:
         if _matches(rule, leaves, scanner):
             leaf = next((leaf for leaf in leaves if _matches(rule, [leaf], scanner)), Leaf("arguments", ""))
             findings.append(Finding(rule.id, leaf.argument, 0, len(leaf.text), "raw", leaf.text[:160]))
@@ -61,5 +59,5 @@ def findings_from_effects(effects: Sequence[Effect], argument: str = "") -> list
 def is_unrelated(text: str) -> bool:
     """Return after a quick look at joined values whether none of them concerns Lockgate."""
     low = text.lower()
-    bare = low.translate(_DROPPED) if any(sign in low for sign in "'\"\\^[") else low
+    bare = low.translate(_DROPPED)
     return not any(word in low or word in bare for word in OWN_WORDS["rules"])

@@ -290,14 +290,16 @@ def _read_name(name: str) -> ToolName:
         looks = looks or _shows_information(name, words, verbs)
     if not is_plain or (own != words and not _ENGLISH.issuperset(frozenset(own).intersection(words))):
         looks = False
-    if looks:
-        names_key = "key" in all_words and not WORDS["secret key"].isdisjoint(all_words)
-        verb, act, acting = "", _NOTHING_KNOWN._replace(kind="reads-secret" if names_key else "looks"), ()
-    else:
-        verb, act = gravest_act(verbs, all_words) if verbs else ("", _act_without_verb(all_words))
-    kind = "unknown-act" if act.kind == "looks" and not is_plain else act.kind
     what, common = (known.what, known.common_name) if known is not None else ("", "")
+    if looks:
+        return ToolName(all_words, "", _kind_of_look(all_words), at=at, known=what, common=common)
+    verb, act = gravest_act(verbs, all_words) if verbs else ("", _act_without_verb(all_words))
+    kind = "unknown-act" if act.kind == "looks" and not is_plain else act.kind
     return ToolName(all_words, verb, kind, act.role, acting, at, what, common)
+
+
+def _kind_of_look(words: frozenset[str]) -> str:
+    return "reads-secret" if "key" in words and not WORDS["secret key"].isdisjoint(words) else "looks"
 
 
 def _acting_words(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -355,11 +357,11 @@ def _judge_words(words: tuple[str, ...]) -> tuple[bool, tuple[str, ...], int]:
     if verb:
         return False, (verb, *(word for word in rest if word in _ACTS and word != verb)), at
     second = next((word for word in rest if word in _ACTS), "") or _joined_act(words, at)
-    # `list_update` may be an order to update a list.
-    if not second and len(rest) == 1 and look not in _ONLY_LOOKS:
-        second = "".join(rest) if rest[0] in (_MAY_ACT if look == "list" else _VERB_BEFORE_NOUN) else ""
+    if len(rest) == 1 and look not in _ONLY_LOOKS and rest[0] in (_MAY_ACT if look == "list" else _VERB_BEFORE_NOUN):
+        # `list_update` may be an order to update a list.
+        second = rest[0]
     if second or not _JOINS.isdisjoint(words[:at]):
-        return False, (second,) if second else (), at
+        return False, tuple(filter(None, (second,))), at
     return (*_judge_look(words, look, rest), at)
 
 

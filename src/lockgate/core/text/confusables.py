@@ -159,12 +159,10 @@ def fold_to_latin(text: str, triggers: frozenset[str]) -> str:
     """
     if text.isascii():
         return text
-    # No stretch is longer than a slice: between two of them other threads get the interpreter's lock.
-    odd = compile_pattern(rf"[^\x00-\x7f]{{1,{SLICE}}}").finditer(text)
-    found = (match.span() for match in odd) if triggers & {"compat", "marks"} else _mixed_words(text)
-    most = _MAX_MIXED_WORDS + len(text) // 64
-    spans = list(islice(found, most))
+    most = 0 if triggers & {"compat", "marks"} else _MAX_MIXED_WORDS + len(text) // 64
+    spans = list(islice(_mixed_words(text), most))
     if len(spans) == most:
+        # Between two slices other threads get the interpreter's lock.
         return "".join([text[at : at + SLICE].translate(PLAIN_CHARACTERS) for at in range(0, len(text), SLICE)])
     pieces: list[str] = []
     done = 0

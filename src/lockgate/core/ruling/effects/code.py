@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from lockgate.core.ruling.effects.activity import NO_ACTIVITY
-from lockgate.core.ruling.effects.effect import Certainty, Effect, Severity, effect
+from lockgate.core.ruling.effects.effect import KINDS, Certainty, Effect, Severity, effect
 from lockgate.core.ruling.effects.own_paths import may_lead_to_own, own_access
 from lockgate.core.ruling.effects.paths import Access, is_secret, is_secret_variable, read_access
 from lockgate.core.ruling.effects.programs.options import METADATA_HOSTS, host_of, is_local
-from lockgate.core.ruling.effects.project import Place, Project
+from lockgate.core.ruling.effects.project import NO_PROJECT, Place, Project
 from lockgate.core.ruling.effects.sql import is_scratch_database, read_sql
 from lockgate.core.ruling.effects.tool_arguments import quote_word
 from lockgate.core.tables import read_patterns, read_table
@@ -28,6 +28,8 @@ _ACTS = [
     (kind, target.strip("-"), re.compile(pattern))
     for kind, target, pattern in read_table(__package__, "code.tbl", "acts", ACT_COLUMNS)
 ]
+# What is written to such a path is more than a file outside of the project.
+_DOORS = {kind for kind, row in KINDS.items() if row.severity is Severity.OPENS_A_DOOR} - {"writes-outside"}
 _UNCERTAIN = frozenset({"unreadable", "unknown-act", "runs-program"})
 # Words that are calls of other things as well: `exec(open(path).read())` of Python runs no process.
 _COMMON_WORDS = frozenset(("exec", "spawn", "system", "popen"))
@@ -37,7 +39,7 @@ def read_code(text: str, argument: str, project: Project) -> list[Effect]:
     """Return what running this source text would do, by what it names: hosts, processes, secrets, paths outside."""
     source = _P["glued"].sub("", _P["comment"].sub("", text[:MOST_CHARACTERS]))
     source = _P["imported"].sub(r"\2", _P["called by text"].sub(r".\2", source))
-    reader = _CodeReader(source, project)
+    reader = _CodeReader(_P["home path"].sub(_spell_path, source), project)
     if len(text) > MOST_CHARACTERS:
         reader.add("unreadable")
     reader.read()
@@ -107,7 +109,7 @@ class _CodeReader:
     def read_secret_files(self) -> list[str]:
         """Note what is done to files; return the secret ones that are read."""
         absolute = [text for text in self.texts if text[:1] in ("/", "~", "$")]
-        secrets = [*self.read_path_calls(), *self.read_joined_paths(), *filter(is_secret, absolute)]
+        secrets = [*self.read_path_calls(), *filter(is_secret, absolute)]
         for path in secrets:
             self.add("reads-secret", path)
         for path in absolute if self.has("writes") else ():
@@ -129,25 +131,6 @@ class _CodeReader:
                 self.note_access(path, Access.WRITE)
             elif is_secret(path) and "dotenv" not in call:
                 yield path
-
-    def read_joined_paths(self) -> list[str]:
-        """Note files that are written, by paths in parts; return the secret ones that are read."""
-        secrets: list[str] = []
-        for match in _P["home path"].finditer(self.source):
-            before = self.source[max(0, match.start() - 80) : match.start()].rpartition("\n")[2]
-            writes = _P["write mode"].search(match["rest"]) or _P["writing call"].search(before)
-            path, secret = "~" if match["home"] else "", ""
-            # The last texts may be other arguments of the call.
-            for part in filter(None, _P["parts"].findall(match["parts"])):
-                path += "/" + part.strip("/")
-                if writes:
-                    self.note_access(path, Access.WRITE, only_doors=True)
-                elif is_secret(path):
-                    secret = path
-            secrets += [secret] if secret else []
-            if writes:
-                self.note_access(path, Access.WRITE)
-        return secrets
 
     def read_deletions(self) -> None:
         """Note paths outside the project in statements that delete, or that list the files for one that does."""
@@ -204,7 +187,7 @@ class _CodeReader:
     def note_access(self, path: str, access: Access, *, only_doors: bool = False) -> None:
         """Note what is done to a path; `only_doors` where it is more than a file outside of the project."""
         found = read_access(_P["home variable"].sub("~", path), access, self.project)
-        if not only_doors or (found.severity is Severity.OPENS_A_DOOR and found.kind != "writes-outside"):
+        if not only_doors or found.kind in _DOORS:
             self.add(found.kind, found.target)
 
     def read_variables(self, *, is_sent: bool) -> list[str]:
@@ -230,7 +213,7 @@ class _CodeReader:
             if match["call"] in _COMMON_WORDS and match["name"] and following[:1] in ("(", "["):
                 continue
             line = _command_line(match, texts, following)
-            if count >= _MOST_COMMANDS or (line is None and self.joins_text(match)):
+            if count >= _MOST_COMMANDS:
                 self.add("unreadable")
                 break
             if line is None:
@@ -239,17 +222,10 @@ class _CodeReader:
             self.read_line(line)
 
     def read_line(self, line: str) -> None:
-        from lockgate.core.ruling.effects.shell import read_command  # the shell's readers use this module
+        from lockgate.core.ruling.effects.shell_walk import read_command  # the shell's readers use this module
 
         for found in read_command(line, "", self.project, NO_ACTIVITY):
             self.effects.setdefault((found.kind, found.target), found)
-
-    def joins_text(self, match: re.Match[str]) -> bool:
-        """Return whether the command of a call is put together from pieces, there or where its variable is set."""
-        places = [self.source[match.start() :].partition("\n")[0]]
-        if match["name"]:
-            places += re.findall(rf"\b{re.escape(match['name'])}\s*\+?=[^\n]*", self.source)[:8]
-        return any(map(_P["joins text"].search, places))
 
     def runs_decoded(self) -> bool:
         """Return whether a call that runs text stands before one that decodes or fetches it."""
@@ -277,6 +253,16 @@ def _command_line(match: re.Match[str], texts: dict[str, str], following: str) -
     # `exec "a", "b"` of Perl and Ruby has the arguments apart as well.
     is_apart = "[" in head or _P["arguments apart"].search(head) or match["call"] in ("exec", "system")
     return " ".join([command, *words]) if is_apart else command
+
+
+def _spell_path(match: re.Match[str]) -> str:
+    """Return a path that is put together as one text; its last parts may be other arguments of the call."""
+    path, paths = "~" if match["home"] else "", list[str]()
+    for part in filter(None, _P["parts"].findall(match["parts"])):
+        path += "/" + part.strip("/")
+        paths.append(path)
+    doors = [path for path in paths if read_access(path, Access.WRITE, NO_PROJECT).kind in _DOORS]
+    return f'Path("{[path, *doors, *filter(is_secret, paths)][-1]}")' if paths else match[0]
 
 
 def _text_in(match: re.Match[str], first: int) -> str:

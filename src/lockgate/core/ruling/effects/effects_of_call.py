@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import NamedTuple
 
 from lockgate.core.ruling.arguments import Leaf, flatten_arguments, sink_from_argument
@@ -23,7 +22,7 @@ from lockgate.core.ruling.effects.operator_rows import kinds_of_tool
 from lockgate.core.ruling.effects.own_acts import read_own_arguments
 from lockgate.core.ruling.effects.own_paths import OWN_KINDS, may_lead_to_own
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
-from lockgate.core.ruling.effects.shell import read_command
+from lockgate.core.ruling.effects.shell_walk import read_command
 from lockgate.core.ruling.effects.sql import read_sql
 from lockgate.core.ruling.effects.tool_arguments import (
     OPEN_KINDS,
@@ -47,7 +46,7 @@ from lockgate.core.ruling.effects.tool_commands import (
     may_run,
     rest_request,
 )
-from lockgate.core.ruling.effects.tool_files import find_secret_files, is_other_host, may_be_no_path, read_file_tool
+from lockgate.core.ruling.effects.tool_files import find_secret_files, is_other_host, read_file_tool
 from lockgate.core.ruling.effects.written import MAX_PACKAGES, read_shown_text
 from lockgate.core.ruling.targets import (
     Seen,
@@ -62,7 +61,6 @@ from lockgate.core.ruling.targets import (
 )
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import (
-    CACHED_NAMES,
     WORDS,
     ToolName,
     gravest_act,
@@ -136,13 +134,12 @@ def own_effects_of(
     call: ToolCall,
     project: Project = NO_PROJECT,
     activity: Activity = NO_ACTIVITY,
-    *,
     leaves: Sequence[Leaf] | None = None,
-    read_effects: Callable[[], Sequence[Effect]] | None = None,
+    read: Callable[[], Sequence[Effect]] | None = None,
 ) -> list[Effect]:
     """Return only what a call would do to Lockgate's own files; nothing for most calls, after a glance at its words.
 
-    `read_effects` gives all effects of the call, for a caller that needs them anyway and keeps them.
+    `read` gives all effects of the call, for a caller that needs them anyway and keeps them.
     """
     project = project.at(call.folder) if call.folder else project
     leaves = flatten_arguments(call.arguments)[0] if leaves is None else leaves
@@ -151,8 +148,8 @@ def own_effects_of(
     is_near = project.follow is not None or activity.is_near_own
     if not is_near and not may_lead_to_own("\n".join([leaf.text for leaf in acting]), project):
         return []
-    if read_effects is not None and len(acting) == len(leaves):
-        effects = read_effects()
+    if read is not None and len(acting) == len(leaves):
+        effects = read()
         # What was cut or broken is read again, with nothing else beside it.
         if not any(entry.kind == "unreadable" for entry in effects):
             return [entry for entry in effects if entry.kind in OWN_KINDS]
@@ -169,24 +166,24 @@ def _read_safely(read: Callable[[], list[Effect]], kind_if_broken: str) -> list[
 
 
 def _read_call(call: ToolCall, leaves: Sequence[Leaf] | None, project: Project, activity: Activity) -> list[Effect]:
-    command = call.arguments.get("command")
-    is_plain = call.annotations is None and call.arguments.keys() <= _PLAIN_SHELL and _is_shell(call.tool)
+    name, command = read_tool_name(call.tool), call.arguments.get("command")
+    is_plain = name.common == "bash" and call.annotations is None and call.arguments.keys() <= _PLAIN_SHELL
     # A single word may be a path of Lockgate's.
-    if is_plain and isinstance(command, str) and len(command.split(None, 1)) > 1:
+    if is_plain and isinstance(command, str) and len(command.split(None, 1)) > 1 and not _is_other_shell(name):
         if project.named is not None:
             project.named.append("")
         effects = read_command(command, "command", project, activity)
-        if activity.secrets and any(entry.kind in _TAKES_ALONG for entry in effects):
-            effects += find_known_secrets([Leaf("command", command)], activity.secrets)
-        return effects
+        return effects + _known_secrets([Leaf("command", command)], effects, activity)
     leaves = flatten_arguments(call.arguments)[0] if leaves is None else leaves
-    return _read_tool(_Use(call, read_tool_name(call.tool), leaves, project, activity))
+    return _read_tool(_Use(call, name, leaves, project, activity))
 
 
-@lru_cache(maxsize=CACHED_NAMES)
-def _is_shell(tool: str) -> bool:
-    name = read_tool_name(tool)
-    return name.common == "bash" and not _is_other_shell(name)
+def _known_secrets(
+    leaves: Sequence[Leaf], effects: Sequence[Effect], activity: Activity, *, is_local: bool = True
+) -> list[Effect]:
+    """Return that a secret which was read leaves, where another machine hears the arguments."""
+    is_heard = not is_local or any(entry.kind in _TAKES_ALONG for entry in effects)
+    return [*find_known_secrets(leaves, activity.secrets)] if activity.secrets and is_heard else []
 
 
 def _is_other_shell(name: ToolName) -> bool:
@@ -210,65 +207,66 @@ def _read_tool(use: _Use) -> list[Effect]:
     if len(use.leaves) > MAX_LEAVES_READ:
         own.insert(0, effect("unreadable", certainty=Certainty.GUESS))
         use = use._replace(leaves=use.leaves[:MAX_LEAVES_READ])
-    effects = _read_run(use)
+    commands = _command_lines(use) if use.name.common not in _OTHER_SEEDS else []
+    effects = _read_run(use, commands)
     is_local = effects is not None
-    if use.project.named is not None and (is_local or use.name.verb in _RUNS):
+    if use.project.named is not None and (is_local or commands or use.name.verb in _RUNS):
         use.project.named.append("")
     if effects is None:
-        effects, is_local = _read_file(use)
-    if effects is None:
-        effects = _read_web_tool(use)
-    if effects is None:
-        # A migration tool runs the statement that it is given.
-        effects = [*_read_service_tool(use), *_read_queries(use.leaves)]
-    if (request := rest_request(use.call.tool, use.leaves)) is not None:
-        effects = _read_request(use, effects, *request)
-    if request is None or not request[1].text.startswith("/"):
-        effects = _read_as_command(use, effects)
-    carried = [] if is_local else list(find_carried_secrets(use.leaves))
-    if not is_local or any(entry.kind in _TAKES_ALONG for entry in effects):
-        carried += find_known_secrets(use.leaves, use.activity.secrets)
+        effects, is_local = _read_other(use)
+        started = _read_commands(use, commands) if commands else []
+        effects += [entry for entry in started if entry.kind not in _NOT_KNOWN]
+    effects = _read_as_named(use, effects)
+    carried = _known_secrets(use.leaves, effects, use.activity, is_local=is_local)
+    carried += [] if is_local else find_carried_secrets(use.leaves)
     return [*own, *effects, *carried, *_raised_by_annotations(use.call, effects)]
 
 
-def _read_file(use: _Use) -> tuple[list[Effect] | None, bool]:
-    """Return what a tool does to files, and whether that stays here; by its name if that is graver."""
-    effects, is_common = read_file_tool(use.name, use.leaves, use.project), bool(use.name.common)
-    if effects and not is_common and any(map(may_be_no_path, use.leaves)):
-        by_name = _read_service_tool(use)
-        if _gravest(by_name) > _gravest(effects):
-            return [*by_name, *effects], False
-    # A stranger's tool that looks something up gets what it is asked for, wherever the file is.
-    return effects, effects is not None and (is_common or use.name.kind != "looks")
+def _read_other(use: _Use) -> tuple[list[Effect], bool]:
+    """Return what a tool does to files or pages, or else by its name, and whether that stays on this machine."""
+    effects = read_file_tool(use.name, use.leaves, use.project)
+    if effects is not None:
+        # A stranger's tool that looks something up gets what it is asked for, wherever the file is.
+        return effects, bool(use.name.common) or use.name.kind != "looks"
+    effects = _read_web_tool(use)
+    # A migration tool runs the statement that it is given.
+    return effects or [*_read_service_tool(use), *_read_values(use, "query")], False
 
 
 def limit_effects(effects: Sequence[Effect]) -> list[Effect]:
     """Return the effects without repetitions, the gravest first; what is beyond the limit counts as unreadable."""
-    distinct = list({(found.kind, found.target): found for found in reversed(effects)}.values())[::-1]
+    distinct = list({(entry.kind, entry.target): entry for entry in reversed(effects)}.values())[::-1]
     if len(distinct) > 1:
-        distinct = [found for found in distinct if found.kind != "looks"] or distinct[:1]
+        distinct = [entry for entry in distinct if entry.kind != "looks"] or distinct[:1]
     # A manifest that is written whole names many packages, and a build has many steps.
-    light = sum(found.kind == "adds-dependency" or found.severity <= Severity.WORKS_HERE for found in distinct)
+    light = sum(entry.kind == "adds-dependency" or entry.severity <= Severity.WORKS_HERE for entry in distinct)
     if len(distinct) <= MAX_EFFECTS + min(MAX_PACKAGES, light):
         return distinct or [effect("unknown-act", certainty=Certainty.GUESS)]
-    distinct.sort(key=lambda found: -found.severity)
+    distinct.sort(key=lambda entry: -entry.severity)
     return [*distinct[: MAX_EFFECTS - 1], effect("unreadable", certainty=Certainty.GUESS)]
 
 
 def _gravest(effects: Sequence[Effect]) -> int:
-    return max((found.severity for found in effects), default=-1)
+    return max((entry.severity for entry in effects), default=-1)
 
 
 # Tools that stand for a command line or a request.
 
 
-def _read_request(use: _Use, effects: list[Effect], request: str, address: Leaf) -> list[Effect]:
-    """Return the effects with those of a REST request, which is the whole call where no host is named."""
+def _read_as_named(use: _Use, effects: list[Effect]) -> list[Effect]:
+    """Return the effects with those of the REST request or the command line that a tool is named after."""
+    match = rest_request(use.call.tool, use.leaves)
+    if match is None:
+        return _read_as_command(use, effects)
+    request, address = match
     kinds = kinds_of_request(request, use.call.arguments)
-    if address.text.startswith("/") and use.name.kind == "unknown-act":
+    is_path = address.text.startswith("/")
+    if is_path and use.name.kind == "unknown-act":
+        # Without a host the request is the whole call.
         effects = [entry for entry in effects if entry.kind != "unknown-act"]
         kinds = kinds or ["looks" if request.startswith(("get_", "list_")) else read_tool_name(request).kind]
-    return [*effects, *(effect(kind, address.text[:_MAX_TARGET], argument=address.argument) for kind in kinds)]
+    effects += (effect(kind, address.text[:_MAX_TARGET], argument=address.argument) for kind in kinds)
+    return effects if is_path else _read_as_command(use, effects)
 
 
 def _read_as_command(use: _Use, effects: list[Effect]) -> list[Effect]:
@@ -284,13 +282,17 @@ def _read_as_command(use: _Use, effects: list[Effect]) -> list[Effect]:
     read = [entry._replace(start=0, end=0) for entry in lines if entry.kind not in unknown]
     if not read or not _decides(command, read, name, effects):
         return effects
-    # The row of a command is more particular than that of a verb: `git_clean` deletes no record.
+    covered = {"unknown-act", _covered_kind(command, read, name)}
+    # Whom the name's act names by an address stays.
+    effects = [entry for entry in effects if "@" in entry.target or entry.kind not in covered]
+    return [*read, *effects] if _gravest(read) >= _gravest(effects) else effects
+
+
+def _covered_kind(command: ToolCommand, read: Sequence[Effect], name: ToolName) -> str:
+    """Return the kind that a command says better, the name's if it has a row: `git_clean` deletes no record."""
     is_row = command.is_whole or (command.is_known and _gravest(read) > Severity.LOOKS)
     stays = name.kind in _PARTICULAR or KINDS[name.kind].severity is Severity.OPENS_A_DOOR
-    general = name.kind if is_row and not stays else read[0].kind
-    # Whom the name's act names by an address stays.
-    effects = [entry for entry in effects if "@" in entry.target or entry.kind not in ("unknown-act", general)]
-    return [*read, *effects] if _gravest(read) >= _gravest(effects) else effects
+    return name.kind if is_row and not stays else read[0].kind
 
 
 def _decides(command: ToolCommand, read: Sequence[Effect], name: ToolName, effects: Sequence[Effect]) -> bool:
@@ -308,19 +310,15 @@ def _decides(command: ToolCommand, read: Sequence[Effect], name: ToolName, effec
 # Shells, code and queries.
 
 
-def _read_run(use: _Use) -> list[Effect] | None:
+def _read_run(use: _Use, commands: Sequence[Leaf]) -> list[Effect] | None:
     """Return what a shell, an interpreter or a database runs; None for a tool that is none of these."""
     name, leaves = use.name, use.leaves
-    commands = _command_lines(use) if name.kind != "looks" and use.name.common not in _OTHER_SEEDS else []
-    if commands or use.name.common == "bash":
-        effects = _read_commands(use, commands)
-        if use.name.common == "bash" or name.kind in _RUN_KINDS or name.has("shell"):
-            return effects
-        return [*_read_service_tool(use), *(entry for entry in effects if entry.kind not in _NOT_KNOWN)]
-    if name.has("code") and (name.verb in _RUNS or not name.verb) and (code := _read_sources(use)):
+    if name.common == "bash" or (commands and (name.kind in _RUN_KINDS or name.has("shell"))):
+        return _read_commands(use, commands)
+    if name.has("code") and (name.verb in _RUNS or not name.verb) and (code := _read_values(use, "code")):
         return code
     is_database = name.has("database") or any("sql" in name_parts(leaf.argument) for leaf in leaves)
-    return (_read_queries(leaves) if is_database else []) or None
+    return (_read_values(use, "query") if is_database else []) or None
 
 
 def _command_lines(use: _Use) -> list[Leaf]:
@@ -353,14 +351,12 @@ def _read_commands(use: _Use, commands: Sequence[Leaf]) -> list[Effect]:
     return [*(entry._replace(start=0, end=0) for entry in remote), *here]
 
 
-def _read_sources(use: _Use) -> list[Effect]:
-    code = joined_values(use.leaves, "code")
-    return [entry for leaf in code for entry in read_code(leaf.text, leaf.argument, use.project)]
-
-
-def _read_queries(leaves: Sequence[Leaf]) -> list[Effect]:
-    queries = [leaf for leaf in joined_values(leaves, "query") if _is_sql(leaf.text)]
-    return [found for leaf in queries for found in read_sql(leaf.text, leaf.argument)]
+def _read_values(use: _Use, role: str) -> list[Effect]:
+    """Return what the source code or the statements among the values do; a search for words is no statement."""
+    values = joined_values(use.leaves, role)
+    if role == "code":
+        return [entry for leaf in values for entry in read_code(leaf.text, leaf.argument, use.project)]
+    return [entry for leaf in values if _is_sql(leaf.text) for entry in read_sql(leaf.text, leaf.argument)]
 
 
 def _is_sql(text: str) -> bool:
@@ -373,21 +369,19 @@ def _is_sql(text: str) -> bool:
 
 def _read_web_tool(use: _Use) -> list[Effect] | None:
     """Return what a tool asks of an address or does to a page; None for a tool that does neither."""
-    name, leaves, looks = use.name, use.leaves, [effect("looks")]
-    hosts = list(_addressed_hosts(leaves))
+    name, hosts = use.name, list(_addressed_hosts(use.leaves))
     if name.kind == "looks":
         # A tool that only names hosts carries no data to a bare one.
         asked = [(host, leaf) for host, leaf in hosts if "/" in leaf.text or not name.has("names hosts")]
-        return (_requests(leaves, asked) if asked and not name.known else []) or looks
+        return (_requests(use.leaves, asked) if not name.known else []) or [effect("looks")]
     # A tool that installs something works on the browser.
     is_page = name.verb != "install" and name.has("page")
-    if use.name.common == "web_fetch" or name.kind == "requests":
-        return _requests(leaves, hosts) or (looks if is_page and name.has("looks at page") else [effect("requests")])
+    if name.common == "web_fetch" or name.kind == "requests":
+        return _requests(use.leaves, hosts) or [effect("requests")]
     if is_page:
         return _read_page_act(use, hosts)
     # A tool by the name of the protocol goes where its address says, and what it is called is the method.
-    is_method = name.has("protocol") and name.has("sends request")
-    return (_requests(leaves, hosts, sends=True) if is_method else []) or None
+    return _requests(use.leaves, hosts, sends=True) if name.has("protocol") and name.has("sends request") else None
 
 
 def _addressed_hosts(leaves: Sequence[Leaf]) -> Iterator[tuple[str, Leaf]]:
@@ -414,7 +408,7 @@ def _requests(leaves: Sequence[Leaf], hosts: Sequence[tuple[str, Leaf]], *, send
 def _read_page_act(use: _Use, hosts: Sequence[tuple[str, Leaf]]) -> list[Effect] | None:
     actions = frozenset(leaf.text.lower() for leaf in use.leaves if has_role(leaf.argument, "action"))
     act = use.name._replace(words=use.name.words | actions)
-    if (act.verb == "evaluate" or act.verb in _RUNS) and (code := _read_sources(use)):
+    if (act.verb == "evaluate" or act.verb in _RUNS) and (code := _read_values(use, "code")):
         return code
     if act.has("types into page"):
         sent = _requests(use.leaves, hosts, sends=True) or [effect("sends-data")]
@@ -458,17 +452,24 @@ def _read_texts(kinds: frozenset[str], leaves: Sequence[Leaf]) -> Iterator[Effec
 
 
 def _acts_by_name(name: ToolName, leaves: Sequence[Leaf]) -> list[tuple[str, str]]:
-    """Return the kind and aim of a tool by its name, or by the action or state in an argument."""
-    kind, acts = name.kind, [(name.kind, name.role)]
-    if kind not in OPEN_KINDS:
-        return _acts_by_shape(name, acts, leaves) if kind == "approves-payment" else acts
-    stated = _stated_actions(name, leaves)
+    """Return the kind and aim of a tool by its name, or by what the arguments come to where the name leaves it open."""
+    if name.kind not in OPEN_KINDS:
+        acts = [(name.kind, name.role)]
+        return _acts_by_shape(name, acts, leaves) if name.kind == "approves-payment" else acts
+    return _acts_by_shape(name, [_stated_act(name, leaves) or (name.kind, name.role)], leaves)
+
+
+def _stated_act(name: ToolName, leaves: Sequence[Leaf]) -> tuple[str, str] | None:
+    """Return the act that arguments name as an action or a state; some hosts call one a service: `lock.unlock`."""
+    roles = {"action", "service"} if name.verb in ("call", "") else {"action"}
+    texts = [leaf.text for leaf in leaves if not roles.isdisjoint(roles_of(leaf.argument))][:4]
+    stated = [read_tool_name(text) for text in texts if len(text) <= _MAX_ACTION]
     verbs = [verb for action in stated for verb in (*action.acting, action.verb) if verb]
     words = name.words.union(*(action.words for action in stated)) - {name.verb}
-    act = gravest_act(verbs, words)[1] if verbs else None
-    if act is not None and act.kind != "unknown-act" and KINDS[act.kind].severity >= KINDS[kind].severity:
-        acts = [(act.kind, act.role)]
-    return _acts_by_shape(name, acts, leaves)
+    act = gravest_act(verbs, words)[1] if verbs and METHODS.isdisjoint(texts) else None
+    if act is None or act.kind == "unknown-act" or KINDS[act.kind].severity < KINDS[name.kind].severity:
+        return None
+    return act.kind, act.role
 
 
 def _acts_by_shape(name: ToolName, acts: list[tuple[str, str]], leaves: Sequence[Leaf]) -> list[tuple[str, str]]:
@@ -480,14 +481,6 @@ def _acts_by_shape(name: ToolName, acts: list[tuple[str, str]], leaves: Sequence
     return [("changes-record", "thing")] if is_record else acts
 
 
-def _stated_actions(name: ToolName, leaves: Sequence[Leaf]) -> list[ToolName]:
-    """Return the actions that arguments name; some hosts call one a service: `lock.unlock`."""
-    roles = {"action", "service"} if name.verb in ("call", "") else {"action"}
-    actions = [leaf.text for leaf in leaves if not roles.isdisjoint(roles_of(leaf.argument))][:4]
-    short = (text for text in actions if len(text) <= _MAX_ACTION and text.isascii() and text not in METHODS)
-    return [*map(read_tool_name, short)]
-
-
 def _is_in(leaf: Leaf, role: str) -> bool:
     return not all_parts(leaf.argument).isdisjoint(ROLES.get(role, ()))
 
@@ -495,26 +488,28 @@ def _is_in(leaf: Leaf, role: str) -> bool:
 def _aimed(kind: str, role: str, leaves: Sequence[Leaf], name: ToolName) -> Iterator[Effect]:
     """Yield an effect of this kind for each target among the values that have the role, or one without a target."""
     certainty = Certainty.GUESS if kind == "unknown-act" else Certainty.LIKELY
+    has_targets = KINDS[kind].severity >= Severity.REACHES_OUT and role != "none"
     count = 0
-    if KINDS[kind].severity >= Severity.REACHES_OUT and role != "none":
-        for leaf, seen in _targets(kind, role, leaves, name):
-            # Some tools name a host and do not go there, others only ask it.
-            is_named = "/" not in leaf.text and name.has("names hosts")
-            asks = seen.shape is Shape.HOST and not is_named and kind not in _GOES_TO_HOST
-            asks = asks and role not in ("host", "links")
-            aimed = kind if not asks else "asks-local" if is_local_host(seen.target) else "requests"
-            count += aimed == kind
-            yield effect(aimed, seen.target, certainty=certainty, argument=leaf.argument, span=(seen.start, seen.end))
-            if count > _MAX_TARGETS:
-                return
+    for leaf, seen in _targets(kind, role, leaves, name) if has_targets else ():
+        aimed = _kind_at(kind, role, leaf, seen, name)
+        count += aimed == kind
+        yield effect(aimed, seen.target, certainty=certainty, argument=leaf.argument, span=(seen.start, seen.end))
+        if count > _MAX_TARGETS:
+            return
     if not count and role not in ("host", "links"):
         # Who names a repository has not approved its changes: such an effect has no target that a goal could excuse.
-        yield effect(kind, "" if role == "none" else _repository(leaves), certainty=certainty)
+        named = {leaf.argument: leaf.text for leaf in leaves if leaf.argument in ("owner", "repo")}
+        repository = f"{named['owner']}/{named['repo']}" if len(named) == 2 and role != "none" else ""
+        yield effect(kind, repository[:_MAX_TARGET], certainty=certainty)
 
 
-def _repository(leaves: Sequence[Leaf]) -> str:
-    named = {leaf.argument: leaf.text for leaf in leaves if leaf.argument in ("owner", "repo")}
-    return f"{named['owner']}/{named['repo']}"[:_MAX_TARGET] if len(named) == 2 else ""
+def _kind_at(kind: str, role: str, leaf: Leaf, seen: Seen, name: ToolName) -> str:
+    """Return what is done to one target: some tools name a host and do not go there, others only ask it."""
+    if seen.shape is not Shape.HOST or kind in _GOES_TO_HOST or role in ("host", "links"):
+        return kind
+    if "/" not in leaf.text and name.has("names hosts"):
+        return kind
+    return "asks-local" if is_local_host(seen.target) else "requests"
 
 
 def _targets(kind: str, role: str, leaves: Sequence[Leaf], name: ToolName) -> Sequence[tuple[Leaf, Seen]]:
@@ -527,8 +522,8 @@ def _targets(kind: str, role: str, leaves: Sequence[Leaf], name: ToolName) -> Se
     pairs = [(leaf, seen) for leaf in leaves for seen in _targets_of(leaf, role)]
     # The payer of a payment or the group that a member is added to is no target where another value is one.
     aside = "" if kind == "pays" and name.has("goes back") else f"aside {kind}"
-    others = [(leaf, seen) for leaf, seen in pairs if not _is_aside(leaf, aside)]
-    return others if others or role == "host" else pairs
+    receivers = [(leaf, seen) for leaf, seen in pairs if not _is_aside(leaf, aside)]
+    return receivers if receivers or role == "host" else pairs
 
 
 def _is_aside(leaf: Leaf, aside: str) -> bool:
@@ -539,27 +534,30 @@ def _seen_in(leaves: Iterable[Leaf], *finders: Callable[[str], Iterable[Seen]]) 
     return [(leaf, seen) for leaf in leaves for find in finders for seen in find(leaf.text)]
 
 
+def _host_in(leaf: Leaf) -> list[Seen]:
+    # `10 mx.a.example.`: numbers stand before the host of a mail server.
+    host = host_from_value(_PRIORITY.sub("", leaf.text.strip()[:_MAX_TARGET]).removesuffix("."))
+    return [Seen(Shape.HOST, host, 0, len(leaf.text))] if host and not is_local_host(host) else []
+
+
 def _targets_of(leaf: Leaf, role: str) -> list[Seen]:
-    text, whole = leaf.text.strip(), (0, len(leaf.text))
     if role == "host":
-        # `10 mx.a.example.`: numbers stand before the host of a mail server.
-        host = host_from_value(_PRIORITY.sub("", text[:_MAX_TARGET]).removesuffix("."))
-        return [] if not host or is_local_host(host) else [Seen(Shape.HOST, host, *whole)]
-    shaped = find_addresses_by_shape(leaf.text)
-    if shaped and not is_prose(leaf):
+        return _host_in(leaf)
+    text, is_text = leaf.text.strip(), is_prose(leaf)
+    is_meant = _is_for(leaf, role)
+    shaped = find_addresses_by_shape(leaf.text) if is_meant or not is_text else []
+    if shaped and not is_text:
         return shaped
     if len(text) not in _LENGTHS or "\n" in text:
         return []
     if sink_from_argument(leaf.argument) == "url" and (host := host_from_value(text)):
-        return [Seen(Shape.HOST, host, *whole)]
-    if not _is_for(leaf, role):
-        return []
-    # An account may stand behind its kind, as in `wallet:0x5f…`. Where a payment goes may be said in words (`original
-    # payment method`): those are no account.
+        return [Seen(Shape.HOST, host, 0, len(leaf.text))]
+    # Where a payment goes may be said in words (`original payment method`): those are no account.
     is_vague = role == "account" and has_role(leaf.argument, "vague account")
-    start, end = account_start(text), leaf.text.find(text) + len(text)
-    if shaped or (is_vague and not _IN_ACCOUNT.search(text)):
+    if not is_meant or shaped or (is_vague and not _IN_ACCOUNT.search(text)):
         return shaped
+    # An account may stand behind its kind, as in `wallet:0x5f…`.
+    start, end = account_start(text), leaf.text.find(text) + len(text)
     return [Seen(Shape.NAME, text[start:], end - len(text) + start, end)]
 
 
@@ -575,7 +573,7 @@ def _raised_by_annotations(call: ToolCall, effects: Sequence[Effect]) -> list[Ef
     if not kind or gravest >= Severity.REACHES_OUT:
         return []
     # That it deletes or writes is no news of a tool that we read as one that writes files, or works here.
-    is_file_work = any(found.kind in ("edits-project", "writes-scratch") for found in effects)
+    is_file_work = any(entry.kind in ("edits-project", "writes-scratch") for entry in effects)
     if is_file_work if kind == "deletes-record" else kind == "unknown-act" and gravest > Severity.LOOKS:
         return []
     return [effect(kind, certainty=Certainty.GUESS if kind == "unknown-act" else Certainty.SURE)]

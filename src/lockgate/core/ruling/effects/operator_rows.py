@@ -5,7 +5,7 @@ A policy holds each row as one text, which is how the digest of the table is a p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from lockgate.core.errors import InvalidConfig, quoted
@@ -56,8 +56,9 @@ def check_row(row: str) -> None:
         raise InvalidConfig(f"{quoted(cells[-1])} is no kind that a row may add", hint=hint)
 
 
-def kinds_of_program(rows: Sequence[str], name: str, words: Sequence[str]) -> Iterator[str]:
+def kinds_of_program(rows: Sequence[str], name: str, words: Iterable[str]) -> Iterator[str]:
     """Yield the kinds that rows add to a program with these arguments, wherever its command words stand."""
+    words = [*words] if rows else []
     for section, *cells in (row.split(" | ") for row in rows):
         if section == "programs" and fnmatchcase(name.replace("\\", "/").rpartition("/")[2], cells[0]):
             # A word that only the running shell knows may be any.

@@ -57,6 +57,8 @@ _MOST_FOUND = 256
 
 def note_own_acts(walk: Walk, call: Invocation, name: str, *, is_known: bool) -> None:
     """Note what a program of this plain name does to Lockgate; `is_known` is whether a row reads it."""
+    if not walk.is_near_own:
+        return
     words = [walk.plain(word) for word in call.arguments]
     _note_commands(walk, call, words)
     call = call._replace(name=name)
@@ -213,13 +215,15 @@ def _judge_changed(project: Project, program: str, words: list[str]) -> str:
     """Return the judge that a command of its own program changes, stops or signs out; empty if there is none."""
     models = {_last_name(judge) for names in project.judge_servers.values() for judge in names}
     plain = plain_words(words)
-    for verbs, holds in _JUDGES.get(program, ()) if project.own_folders or models else ():
-        # A name that is not known may be any model, and a command without one means all.
-        named = [word for word in plain if "$" in word or _last_name(word) in models]
-        is_program = any(program in re.split(r"[/\\]", path.lower()) for path in project.own_folders)
-        if verbs <= {*plain} and (
-            is_program if holds == "program" else models and (holds == "server" or named or verbs == {*plain})
-        ):
+    # A name that is not known may be any model, and a command without one means all.
+    named = [word for word in plain if "$" in word or _last_name(word) in models]
+    for verbs, holds in _JUDGES.get(program, ()):
+        is_judge = {
+            "program": any(program in re.split(r"[/\\]", path.lower()) for path in project.own_folders),
+            "server": bool(models),
+            "model": bool(models) and (named != [] or verbs == {*plain}),
+        }
+        if verbs <= {*plain} and is_judge[holds]:
             return [*named, program][0]
     return ""
 
@@ -361,11 +365,13 @@ def _note_managed(walk: Walk, words: list[str]) -> None:
         named = [word for word in words if len(words) == 1 or _P["steers service"].fullmatch(word.partition("=")[0])]
     elif OWN_WORDS["verbs for all"].intersection(words):
         named = words if len(words) < 3 else []
-    else:
+    elif OWN_WORDS["looking verbs"].isdisjoint(words):
         # A pattern can mean the service; of a name that is not known, a part must say so.
-        looks = not OWN_WORDS["looking verbs"].isdisjoint(words)
-        named = [word for word in words if not (looks or word.isalnum() or _is_foreign(word, "lockgate.service"))]
-        named += [word for word in words if not looks and any(name in word.lower() for name in own)]
+        is_ours = re.compile("|".join(own), re.IGNORECASE).search
+        named = [word for word in words if not (word.isalnum() or _is_foreign(word, "lockgate.service"))]
+        named += filter(is_ours, words)
+    else:
+        named = []
     if named:
         walk.add("changes-own-guard", walk.plain(named[-1]))
 
@@ -422,12 +428,10 @@ def _is_foreign(pattern: str, text: str) -> bool:
 
 def follow_processes(walk: Walk, call: Invocation, output: Output) -> Output:
     """Return a program's output, marked where it is a list of processes that may hold the service."""
-    for path in map(walk.plain, _names_printed(call.name, call.arguments)):
-        if not all(is_above for _, is_above in find_own(path, walk.project, walk.folder)):
-            return Output(Source.NONE, target=path)
-    lists = call.name in _CHOOSERS and call.name not in OWN_WORDS["killers"] and _selects_ours(walk, call)
-    if lists or any(_P["proc"].fullmatch(walk.plain(word)) for word in call.arguments):
-        return Output(Source.NONE, target=_PROCESSES)
+    if not walk.is_near_own:
+        return output
+    if listed := _ours_printed(walk, call):
+        return Output(Source.NONE, target=listed)
     if call.name in ("read", "mapfile", "readarray") and call.stdin.target:
         for name in split_options(call.arguments)[1]:
             walk.variables[name] = walk.mark(call.stdin)
@@ -437,6 +441,15 @@ def follow_processes(walk: Walk, call: Invocation, output: Output) -> Output:
     if pattern and _is_foreign(pattern, _service_lines(walk, "processes")):
         return UNKNOWN_OUTPUT if output.target == _PROCESSES else output
     return call.stdin if output.source in (Source.EMPTY, Source.NONE) else output
+
+
+def _ours_printed(walk: Walk, call: Invocation) -> str:
+    """Return a path of ours that a search prints, or the mark of a list of processes that may hold the service."""
+    for path in map(walk.plain, _names_printed(call.name, call.arguments)):
+        if not all(is_above for _, is_above in find_own(path, walk.project, walk.folder)):
+            return path
+    lists = call.name in _CHOOSERS and call.name not in OWN_WORDS["killers"] and _selects_ours(walk, call)
+    return _PROCESSES if lists or any(_P["proc"].fullmatch(walk.plain(word)) for word in call.arguments) else ""
 
 
 def _kept_lines(call: Invocation) -> str:

@@ -139,21 +139,24 @@ def _join(path: str, folder: str) -> str:
 @lru_cache(maxsize=8192)
 def _find_own(path: str, folder: str, home: str, own_folders: tuple[str, ...]) -> tuple[tuple[str, bool], ...]:
     full = _resolve(path, folder, home)
-    start, is_search, name = full.partition("/**/")
-    if is_search:
-        sections = {section for section, _ in _find_own(start or "/", "", "", own_folders)} - {"cache"}
-        return tuple(
-            (section, False) for section in sorted(sections) if may_find_own(name, settings=section == "setting")
-        )
+    if "/**/" in full:
+        return _find_by_name(full, own_folders)
     own = [_Listed("secret", "", _resolve(folder, "", home).strip("/").split("/")) for folder in own_folders]
     listed = [*_LISTED, *own]
     if _P["above home"].fullmatch(full):
         return tuple(dict.fromkeys((entry.section, True) for entry in listed if entry.start in ("~", "")))
-    anchor, parts = full[: full.startswith(("/", "~"))], [part for part in full.split("/") if part]
+    anchor, parts = full[: full.startswith(("/", "~"))], list(filter(None, full.split("/")))
     if full not in ("~", "") and _NAMES.isdisjoint(parts) and not _SIGNS.search(full):
         listed = own
     places = dict.fromkeys((entry.section, _relation(parts, anchor, entry)) for entry in listed)
     return tuple((section, is_above) for section, is_above in places if is_above is not None)
+
+
+def _find_by_name(full: str, own_folders: tuple[str, ...]) -> tuple[tuple[str, bool], ...]:
+    """Return the sections that a search of everything below a folder can find by this name."""
+    start, _, name = full.partition("/**/")
+    sections = {section for section, _ in _find_own(start or "/", "", "", own_folders)} - {"cache"}
+    return tuple((section, False) for section in sorted(sections) if may_find_own(name, settings=section == "setting"))
 
 
 def _relation(parts: list[str], anchor: str, entry: _Listed) -> bool | None:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from lockgate.core.ruling.effects.activity import Activity, Content
 from lockgate.core.ruling.effects.effect import Certainty, Effect, Severity, effect
 from lockgate.core.ruling.effects.own_acts import note_own_acts, note_own_number
-from lockgate.core.ruling.effects.own_paths import ASKS_SERVICE, find_own_service, own_access
+from lockgate.core.ruling.effects.own_paths import ASKS_SERVICE, find_own_service, may_lead_to_own, own_access
 from lockgate.core.ruling.effects.paths import Access, is_secret, is_secret_variable, place_of, read_access
 from lockgate.core.ruling.effects.program_io import (
     MARK,
@@ -27,7 +27,7 @@ from lockgate.core.ruling.effects.program_io import (
     Source,
 )
 from lockgate.core.ruling.effects.programs.engine import read_program
-from lockgate.core.ruling.effects.programs.loaded_files import run_content
+from lockgate.core.ruling.effects.programs.loaded_files import read_loaded_code, run_content
 from lockgate.core.ruling.effects.programs.program_rows import WORDS
 from lockgate.core.ruling.effects.programs.variables import note_variable
 from lockgate.core.ruling.effects.project import Place, Project, normalize_path
@@ -42,7 +42,9 @@ from lockgate.core.ruling.effects.shell_syntax import (
     Word,
     parse_script,
 )
+from lockgate.core.ruling.effects.written import read_written_file
 
+MOST_CHARACTERS = 64 * 1024
 # Work that one command may cause: commands run (functions and loops repeat them), and texts read as commands in turn.
 MOST_STEPS = 1_200
 MOST_DEPTH = 12
@@ -54,6 +56,24 @@ MOST_PATH = 4096
 # Characters that are read as commands, and that variables expand to.
 MOST_READ = 128 * 1024
 MOST_EXPANDED = 512 * 1024
+
+
+def read_command(text: str, argument: str, project: Project, activity: Activity) -> list[Effect]:
+    """Return what a command line would do; one that cannot be read opens a door."""
+    if len(text) > MOST_CHARACTERS:
+        return [effect("unreadable", certainty=Certainty.GUESS, argument=argument, span=(0, len(text)))]
+    walk = Walk(argument, project, activity, text)
+    # Codes of letters can spell any path.
+    walk.is_near_own = (
+        project.follow is not None or activity.is_near_own or "\\" in text or may_lead_to_own(text, project)
+    )
+    walk.read_text(text.replace(MARK, ""))
+    read_loaded_code(walk)
+    found = walk.effects()
+    walk.note_changes()
+    for path, written in walk.written.items():
+        found += read_written_file(path, written, "", argument, project)
+    return found
 
 
 class Walk:
@@ -333,9 +353,8 @@ class Walk:
             return self.run_program([variable.target.lower(), *fields[1:]], stdin)
         if re.fullmatch(r"(?:/[\w.-]+)*/(?:bin|Scripts)/[\w.-]+", tail):
             return self.run_program([tail.rpartition("/")[2], *fields[1:]], stdin)
-        if self.is_near_own:
-            name = self.plain(fields[0])
-            note_own_acts(self, Invocation(name, fields[1:], stdin, {}), name, is_known=True)
+        name = self.plain(fields[0])
+        note_own_acts(self, Invocation(name, fields[1:], stdin, {}), name, is_known=True)
         self.add_unreadable()
         return NO_OUTPUT
 
@@ -441,9 +460,7 @@ class Walk:
         if is_secret(plain, self.folder):
             return Output(Source.SECRET, "", plain)
         content = self.content_of(path)
-        return Output(
-            Source.TEXT if content and content.text else Source.FILE, content.text or "" if content else "", path
-        )
+        return Output(Source.TEXT, content.text, path) if content and content.text else Output(Source.FILE, "", path)
 
     def content_of(self, path: str) -> Content | None:
         """Return what is known of a file that this line or the session wrote; None for any other."""
@@ -454,13 +471,10 @@ class Walk:
             return self.content_of(self.links[full])
         if full in self.unknown:
             return Content()
-        known = self.project.full_path(full)
+        known, show = self.project.full_path(full), self.project.show
         content = self.activity.find(known) if self.activity.contents or self.activity.is_full else None
-        if (
-            content is None
-            or self.project.show is None
-            or (shown := self.project.show(self.activity.resolve(known))) is None
-        ):
+        shown = show(self.activity.resolve(known)) if show and content else None
+        if content is None or shown is None:
             return content
         # What was written may be on its way, so both count; of a piece the whole file says more.
         texts = [content.text] if content.text and content.is_whole and content.text != shown else []
@@ -521,7 +535,9 @@ class Walk:
             self.add("downloads-file", full)
         elif stream.source is Source.TEXT:
             if appends and full not in self.written:
-                self.pieces_of.add(full)
+                known = self.content_of(path) or Content(is_whole=False)
+                self.written[full] = known.text or ""
+                self.pieces_of |= set() if known.text and known.is_whole else {full}
             # Of two writings one may not happen.
             self.written[full] = self.written.get(full, "") + stream.text
         elif stream.source is Source.NONE:

@@ -310,7 +310,7 @@ def _setting_name(path: str) -> str:
 
 def _named_setting(path: str, settings: Mapping[object, object]) -> Iterator[ArgumentSetting]:
     """Yield a setting that is spread over two arguments: its name is the value of one, its value that of another."""
-    roles = [(roles_of(key), value) for key, value in settings.items() if isinstance(key, str)]
+    roles = [(roles_of(key), value) for key, value in settings.items()]
     values = [value for role, value in roles if "state" in role][:4]
     names = [value for role, value in roles if "setting" in role and isinstance(value, str)][:4] if values else []
     for name in names:

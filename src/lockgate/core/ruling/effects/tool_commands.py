@@ -44,6 +44,7 @@ _ADDRESS = re.compile(r"(?:[a-z][a-z0-9+.-]{0,20}://([^/?#\s]*))?(/[^\s]*)?$", r
 # A repository is the place of what is asked for, where more follows; an identifier is no word of it.
 _REPOSITORY = re.compile(r"/(?:repos/[^/]+|projects)/[^/]+(?=/.)")
 _SEGMENT = re.compile(r"[A-Za-z][A-Za-z._:-]{1,39}")
+_SEPARATORS = str.maketrans(":.", "__")
 _ACTION = re.compile(r"[?&]Action=([A-Za-z]{3,60})")
 _LOOKS = WORDS["looks"] | WORDS["looks vaguely"]
 _EVERYDAY = VERBS | _LOOKS | NOUNS | WORDS["no program"]
@@ -134,21 +135,29 @@ def _match(program: str, rest: Sequence[str], *, is_sure: bool) -> _Head | None:
     name, *service = program.split()
     plain = [word for word in rest if word not in _FILLER]
     if name in WORDS["verb first"] and not service and plain and plain[0] not in _EVERYDAY - NOUNS:
-        service, rest = [plain[0]], plain[1:]
-    parts, key = _fitting_key(name, (*service, *rest))
-    is_joined = "".join(_words(key)) == "".join((*service, *rest))
+        service, rest = plain[:1], plain[1:]
+    head = _match_row(name, service, rest, is_sure=is_sure)
+    if head is not None:
+        return head
     rest = [word for word in rest if word not in _FILLER]
-    left = () if is_joined else tuple(word for word in rest if _normal(word) not in parts)
-    # `get_workflow_run` is no `workflow run`, and `redis_config_set` no `set`.
-    is_other = bool(left) and (not _LOOKS.isdisjoint(left) or (is_sure and rest[0] == left[0]))
-    if len(parts) > len(service) and not is_other:
-        return _Head(name, tuple(key.split()), True, left)
     if service:
         is_command = len(rest) > 1 or not GROUPS["TAKES"].issuperset(rest)
         words = ("s3api" if service == ["s3"] else service[0], "-".join(rest))
         return _Head(name, words, False, ()) if is_command else None
     # What no row knows is read as it stands.
     return _Head(name, tuple(rest), False, ()) if is_sure else None
+
+
+def _match_row(name: str, service: Sequence[str], rest: Sequence[str], *, is_sure: bool) -> _Head | None:
+    parts, key = _fitting_key(name, (*service, *rest))
+    if len(parts) <= len(service):
+        return None
+    left = tuple(word for word in rest if word not in _FILLER and _normal(word) not in parts)
+    if "".join(_words(key)) == "".join((*service, *rest)) or not left:
+        return _Head(name, tuple(key.split()), True, ())
+    # `get_workflow_run` is no `workflow run`, and `redis_config_set` no `set`.
+    is_other = not _LOOKS.isdisjoint(left) or (is_sure and rest[0] == left[0])
+    return None if is_other else _Head(name, tuple(key.split()), True, left)
 
 
 def _fitting_key(name: str, words: Sequence[str]) -> tuple[frozenset[str], str]:
@@ -196,7 +205,7 @@ def _place_arguments(
     is_cloud = head.program in WORDS["verb first"] | WORDS["verb last"]
     options, operands = list[str](), list[str]()
     for key, value in given:
-        rank, is_text = _rank(key), has_role(key, "prose") or len(value) > _MAX_VALUE or "\n" in value
+        rank, is_text = _rank(key), _is_text(key, value)
         if rank == _LINE or (rank == 0 and used.issuperset(map(_normal, _words(value)))):
             continue
         is_option = not value or is_text or _option(key) in known
@@ -206,6 +215,10 @@ def _place_arguments(
         if not is_option or rank == _LAST or is_package:
             operands.append(quote_word(value))
     return options, operands
+
+
+def _is_text(key: str, value: str) -> bool:
+    return has_role(key, "prose") or len(value) > _MAX_VALUE or "\n" in value
 
 
 def _given(arguments: Mapping[str, object]) -> Iterator[tuple[str, str]]:
@@ -266,15 +279,17 @@ def name_of_request(method: str, address: str) -> str:
         return ""
     if action := _ACTION.search(path):
         return f"{host.partition('.')[0]}_{action[1]}"[:MAX_NAME]
-    path = _REPOSITORY.sub("", path.partition("?")[0].rstrip("/"))
-    segments = path.replace("/pulls/", "/pull_request/").split("/")
+    return "_".join(_words_of_path(verb, path.partition("?")[0].rstrip("/")))[:MAX_NAME].translate(_SEPARATORS)
+
+
+def _words_of_path(verb: str, path: str) -> list[str]:
+    segments = _REPOSITORY.sub("", path).replace("/pulls/", "/pull_request/").split("/")
     named = [segment for segment in segments if _SEGMENT.fullmatch(segment)]
     if verb == "get":
         # A page may be about a `secret-santa`, and where many are asked for these are only listed.
-        verb, named = "list" if segments[-1][-1:] == "s" else "get", [part for part in named if part.isalpha()]
-    elif named and named[-1] in SURE_VERBS:
-        verb = named.pop()
-    return "_".join((verb, *named))[:MAX_NAME].replace(":", "_").replace(".", "_")
+        return ["list" if path.endswith("s") else "get", *filter(str.isalpha, named)]
+    # `POST …/stop` stops.
+    return [*named[-1:], *named[:-1]] if SURE_VERBS.issuperset(named[-1:]) and named else [verb, *named]
 
 
 def kinds_of_request(name: str, body: Mapping[str, object]) -> list[str]:

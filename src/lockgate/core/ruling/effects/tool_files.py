@@ -15,7 +15,6 @@ from lockgate.core.ruling.effects.tool_arguments import (
     is_content,
     is_path_name,
     leaf_name,
-    name_parts,
     roles_of,
 )
 from lockgate.core.ruling.effects.written import read_written_file
@@ -63,20 +62,15 @@ def _read_files(name: ToolName, leaves: Sequence[Leaf], project: Project) -> lis
     effects += (entry for entry in here if not is_elsewhere or entry.kind in _DOORS_ANYWHERE)
     if access is Access.WRITE:
         others = [leaf for leaf in leaves if leaf not in named]
-        effects += _read_contents(name, paths, others, project)
-        if len(paths) == 2 and not name.words.isdisjoint(_COPIES):
-            # What is moved is found at its new place.
-            project.note_change(paths[1].text, None, link=paths[0].text)
-        if name.verb == "download":
-            effects += (effect("downloads-file", leaf.text, argument=leaf.argument) for leaf in paths)
-            effects += (effect("requests", seen.target) for leaf in others for seen in find_hosts(leaf.text))
+        effects += _read_contents(paths, others, project)
+        _note_changes(name, paths, others, project)
+        effects += _read_download(paths, others) if name.verb == "download" else ()
     return effects
 
 
-def may_be_no_path(leaf: Leaf) -> bool:
-    """Return whether a value that counts as a path may be a person or a thing as well: `target_name`."""
-    parts = name_parts(leaf.argument)
-    return "target" in parts and parts.isdisjoint((ROLES["path"] | ROLES["output"]) - {"target"})
+def _read_download(paths: Sequence[Leaf], others: Sequence[Leaf]) -> Iterator[Effect]:
+    yield from (effect("downloads-file", leaf.text, argument=leaf.argument) for leaf in paths)
+    yield from (effect("requests", seen.target) for leaf in others for seen in find_hosts(leaf.text))
 
 
 def is_other_host(leaf: Leaf) -> bool:
@@ -109,10 +103,16 @@ def _find_paths(name: ToolName, leaves: Sequence[Leaf]) -> list[Leaf]:
     acts = {leaf.text.lower() for leaf in leaves if has_role(leaf.argument, "action")} | {name.verb}
     is_edit = acts.isdisjoint(_MOVES | _TRANSFORMS) and any(leaf_name(leaf) in ROLES["old text"] for leaf in leaves)
     texts = ROLES["new text"] if is_edit else frozenset[str]()
-    named = [leaf for leaf in leaves if is_path_name(leaf.argument) and leaf_name(leaf) not in texts]
+    named = [leaf for leaf in leaves if is_path_name(leaf.argument) and _may_be_path(leaf, texts)]
     # `to` is a place where a file is packed or unpacked to.
     places = ROLES["copied to"] if named and _transforms(name) else frozenset[str]()
     return named + [leaf for leaf in leaves if leaf_name(leaf) in places and "/" in leaf.text and leaf not in named]
+
+
+def _may_be_path(leaf: Leaf, texts: frozenset[str]) -> bool:
+    # A target may be a person or a thing as well.
+    own = leaf_name(leaf)
+    return own not in texts and not ("target" in own and leaf.text.isalnum())
 
 
 def _access_of(leaf: Leaf, access: Access, name: ToolName) -> Access:
@@ -131,19 +131,20 @@ def _transforms(name: ToolName) -> bool:
 
 
 def _direction(name: ToolName, leaves: Sequence[Leaf]) -> Access | None:
-    is_shot = name.has("saves what it shows")
-    is_view = name.common == "write" and not _VIEWS.isdisjoint(leaves)
-    if name.common in ("read", "glob", "grep") or (name.kind == "looks" and not is_shot) or is_view:
+    saves = name.has("saves what it shows") or _transforms(name)
+    if name.common in ("read", "glob", "grep") or (name.kind == "looks" and not saves):
         return Access.READ
-    if name.common == "write" or is_shot or _transforms(name):
-        return Access.WRITE
-    on_file = name.has("file")
+    if saves or name.common == "write":
+        return Access.WRITE if _VIEWS.isdisjoint(leaves) else Access.READ
     if name.verb in _DELETES:
-        # The folders of a mail tool are full of mail.
-        is_mail = name.has("mail folder") and not any(leaf.text.startswith(("/", "~")) for leaf in leaves)
-        return Access.DELETE if on_file and not is_mail else None
-    writes = on_file and name.verb in WORDS["writes file"] | _MOVES
+        return Access.DELETE if name.has("file") and not _is_in_mail(name, leaves) else None
+    writes = name.has("file") and name.verb in WORDS["writes file"] | _MOVES
     return Access.WRITE if writes or _edits_by_arguments(name, leaves) else None
+
+
+def _is_in_mail(name: ToolName, leaves: Sequence[Leaf]) -> bool:
+    # The folders of a mail tool are full of mail.
+    return name.has("mail folder") and not any(leaf.text.startswith(("/", "~")) for leaf in leaves)
 
 
 def _edits_by_arguments(name: ToolName, leaves: Sequence[Leaf]) -> bool:
@@ -168,23 +169,34 @@ def _access(leaf: Leaf, access: Access, project: Project) -> Effect:
     return read_access(leaf.text, access, project)._replace(argument=leaf.argument, start=0, end=len(leaf.text))
 
 
-def _read_contents(name: ToolName, paths: Sequence[Leaf], leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
+def _read_contents(paths: Sequence[Leaf], leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
     """Yield what the written text does, and a push where the file is written into a hosted repository."""
-    adds = not (name.words | {leaf.text.lower() for leaf in leaves}).isdisjoint(_ADDS)
-    old = {_place(leaf): leaf.text for leaf in leaves if "old text" in roles_of(leaf.argument)}
-    replaced = "\n".join(old.values())
+    replaced = "\n".join(leaf.text for leaf in leaves if "old text" in roles_of(leaf.argument))
     beside = {_place(leaf): leaf.text for leaf in paths}
     for leaf in leaves:
         if roles_of(leaf.argument).isdisjoint(("old text", "no content")):
             path = beside.get(_place(leaf), paths[0].text)
-            if is_content(leaf):
-                is_whole = leaf_name(leaf) in _WHOLE and not adds
-                before = "" if is_whole or _place(leaf) in old else "\n"
-                project.note_change(path, before + leaf.text, is_whole=is_whole, replaced=old.get(_place(leaf), ""))
             yield from read_written_file(path, leaf.text, replaced, leaf.argument, project)
     named = {leaf.argument: leaf.text for leaf in leaves if leaf.argument in ("owner", "repo", "repository")}
     if repository := named.get("repo") or named.get("repository"):
         yield effect("pushes", f"{named['owner']}/{repository}" if "owner" in named else repository, argument="repo")
+
+
+def _note_changes(name: ToolName, paths: Sequence[Leaf], leaves: Sequence[Leaf], project: Project) -> None:
+    """Note what a tool writes to files, for later calls that run them."""
+    if project.changes is None:
+        return
+    adds = not (name.words | {leaf.text[:_MAX_ADDRESS].lower() for leaf in leaves}).isdisjoint(_ADDS)
+    old = {_place(leaf): leaf.text for leaf in leaves if "old text" in roles_of(leaf.argument)}
+    beside = {_place(leaf): leaf.text for leaf in paths}
+    for leaf in leaves:
+        if is_content(leaf) and "old text" not in roles_of(leaf.argument):
+            is_whole, place = leaf_name(leaf) in _WHOLE and not adds, _place(leaf)
+            text = leaf.text if is_whole or place in old else f"\n{leaf.text}"
+            project.note_change(beside.get(place, paths[0].text), text, is_whole=is_whole, replaced=old.get(place, ""))
+    if len(paths) == 2 and not name.words.isdisjoint(_COPIES):
+        # What is moved is found at its new place.
+        project.note_change(paths[1].text, None, link=paths[0].text)
 
 
 def _place(leaf: Leaf) -> str:

@@ -7,7 +7,6 @@ takes: its lines are read one by one.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator
 from string import ascii_lowercase, ascii_uppercase
 
@@ -25,7 +24,7 @@ from lockgate.core.ruling.effects.project import (
 )
 from lockgate.core.ruling.effects.tool_arguments import weakens
 from lockgate.core.ruling.targets import URL, find_hosts, host_from_value, is_local_host
-from lockgate.core.tables import read_patterns
+from lockgate.core.tables import read_patterns, read_table
 
 _P = read_patterns(__package__, "written.tbl")
 # A call has no more effects than this, so further hosts are not listed.
@@ -81,30 +80,27 @@ def _read_members(text: str, argument: str) -> Iterator[Effect]:
 
 
 def _read_hosts(text: str, replaced: str, argument: str) -> Iterator[Effect]:
-    for kind, named, start, end in _embedded_hosts(text):
-        host = _without_variables(named) if _P["variable"].search(named) else named
+    for kind, host, start, end in _embedded_hosts(text):
+        if _P["variable"].search(host):
+            # What a whole host in a variable is stands where that is set.
+            parts = [part.strip(".:") for part in _P["variable"].sub(r" \1 ", host).split()]
+            host = next((part for part in reversed(parts) if "." in part), "")
         if host and not is_local_host(host) and host not in replaced:
             yield effect(kind, host, argument=argument, span=(start, end))
 
 
-def _without_variables(host: str) -> str:
-    """Return the part of a host that is no variable: what a whole one in a variable is stands where that is set."""
-    parts = (part.strip(".:") for part in _P["variable"].sub(r" \1 ", host).split())
-    return next((part for part in reversed(list(parts)) if "." in part), "")
-
-
 def read_shown_text(text: str, argument: str) -> Iterator[Effect]:
     """Yield an effect for each host that a program would ask when it shows this text, as for a picture."""
-    return _only_new(_shown_hosts(text, argument), ())
-
-
-def _shown_hosts(text: str, argument: str) -> Iterator[Effect]:
-    for count, match in enumerate(_P["shown url"].finditer(text)):
+    shown = (
+        (match, host_from_value(match[0]))
+        for count, match in enumerate(_P["shown url"].finditer(text))
         # Further ones are not looked at so closely.
-        if count >= _MAX_LOOKS * 10 or _is_shown(text[max(0, match.start() - 4 * _CONTEXT) : match.start()]):
-            host = host_from_value(match[0])
-            if host and not is_local_host(host):
-                yield effect("shows-remote-content", host, argument=argument, span=match.span())
+        if count >= _MAX_LOOKS * 10 or _is_shown(text[max(0, match.start() - 4 * _CONTEXT) : match.start()])
+    )
+    loads = [(match, host) for match, host in shown if host and not is_local_host(host)]
+    return _only_new(
+        (effect("shows-remote-content", host, argument=argument, span=match.span()) for match, host in loads), ()
+    )
 
 
 def _is_shown(before: str) -> bool:
@@ -158,6 +154,11 @@ _FOLDED = str.maketrans(ascii_uppercase + "_.", ascii_lowercase + "--")
 _SETTINGS_OF_MANAGERS = frozenset(
     ".npmrc .yarnrc .yarnrc.yml pip.conf pip.ini .pypirc uv.toml .condarc bunfig.toml".split()
 )
+# By name, the registry and the patterns of lines that name a package.
+_LINES_OF: dict[str, list[tuple[str, str]]] = {}
+for _names, _registry, _line in read_table(__package__, "written.tbl", "lines", ("names", "registry", "line")):
+    for _name in _names.split():
+        _LINES_OF.setdefault(_name, []).append((_registry, _line))
 _TELL_THEIR_HOME = frozenset({"pyproject.toml", "Cargo.toml", "package.json"})
 
 
@@ -165,21 +166,19 @@ def read_written_manifest(
     path: str, text: str, replaced: str, argument: str, project: Project = NO_PROJECT
 ) -> Iterator[Effect]:
     """Yield an effect for each package and each source of packages that a manifest gets by this text."""
-    folder, _, name = path.replace("\\", "/").rpartition("/")
-    folder = folder.rpartition("/")[2]
-    is_settings = name in _SETTINGS_OF_MANAGERS
-    if may_name_images(name) and not is_settings:
-        yield from _added_packages(name, folder, text, replaced, argument, project)
+    above, _, name = path.replace("\\", "/").rpartition("/")
+    folder = above.rpartition("/")[2]
+    is_settings, names_images = name in _SETTINGS_OF_MANAGERS, may_name_images(name)
+    if not is_settings and not names_images and (not is_manifest(name, folder) or is_lock_file(name)):
         return
-    if not is_settings and (not is_manifest(name, folder) or is_lock_file(name)):
-        return
-    known = {seen.target for seen in find_hosts(replaced)} | {*PUBLIC_SOURCES}
-    sources = (
-        effect("uses-package-source", host, argument=argument, span=(at, at + len(host)))
-        for host, at in _sources(name, text)
-        if not is_local_host(host)
-    )
-    yield from _only_new(sources, known)
+    if is_settings or not names_images:
+        known = {seen.target for seen in find_hosts(replaced)} | {*PUBLIC_SOURCES}
+        sources = (
+            effect("uses-package-source", host, argument=argument, span=(at, at + len(host)))
+            for host, at in _sources(name, text)
+            if not is_local_host(host)
+        )
+        yield from _only_new(sources, known)
     if not is_settings:
         yield from _added_packages(name, folder, text, replaced, argument, project)
 
@@ -189,7 +188,7 @@ def _added_packages(
 ) -> Iterator[Effect]:
     before = {entry.partition(":")[2] for entry in _packages(name, folder, replaced)} | {*COMMON_TOOLS}
     entries = (entry.partition(":")[::2] for entry in _packages(name, folder, text))
-    added = [name for registry, name in entries if name not in before and not project.has_package(name, registry)]
+    added = [entry for registry, entry in entries if entry not in before and not project.has_package(entry, registry)]
     folded = text.translate(_FOLDED)
     for package in added[:MAX_PACKAGES]:
         at = max(folded.find(package), 0)
@@ -199,28 +198,16 @@ def _added_packages(
         yield effect("unreadable", argument=argument, certainty=Certainty.GUESS)
 
 
-def _packages(name: str, folder: str, text: str) -> tuple[str, ...]:
-    found = read_manifest(name, text, folder).packages
-    if found or not text.strip():
-        return tuple(dict.fromkeys(found))
-    if name.endswith(".json"):
-        return _names_from_lines("composer" if name == "composer.json" else "npm", text, (_P["json line"],))
-    if name.endswith(".toml") or name in ("Pipfile", "setup.py", "setup.cfg"):
-        if name == "Cargo.toml":
-            return _names_from_lines("cargo", text, (_P["toml line"],))
-        return _names_from_lines("pypi", text, (_P["requirement"], _P["toml line"]))
-    return ()
-
-
-def _names_from_lines(registry: str, text: str, patterns: tuple[re.Pattern[str], ...]) -> tuple[str, ...]:
-    names: dict[str, None] = {}
-    for line in text.splitlines():
-        for pattern in patterns:
-            for match in pattern.finditer(line[:_MAX_LINE]):
-                name = match[match.lastindex or 1]
-                if not _P["no package"].fullmatch(name):
-                    names[f"{registry}:{package_name(name)}"] = None
-    return tuple(names)
+def _packages(name: str, folder: str, text: str) -> dict[str, None]:
+    """Return the packages that a manifest names, or, where it is a piece of one, the lines of it."""
+    names = dict.fromkeys(read_manifest(name, text, folder).packages)
+    for registry, patterns in () if names or not text.strip() else _LINES_OF.get(name, ()):
+        for line in text.splitlines():
+            for match in _P[patterns].finditer(line[:_MAX_LINE]):
+                package = match[match.lastindex or 1]
+                if not _P["no package"].fullmatch(package):
+                    names[f"{registry}:{package_name(package)}"] = None
+    return names
 
 
 def _sources(name: str, text: str) -> Iterator[tuple[str, int]]:

@@ -198,8 +198,13 @@ class _ReadValue:
         is_shell = is_command and (sink_from_argument(argument) != "command" or not words.isdisjoint(_SHELL_ARGUMENTS))
         self._effects = _effects_of_command(text) if is_shell or self._fetches else ()
         self._levels = bytearray([self._level_for(words, is_shell=is_shell)]) * len(text)
-        for match in _QUOTED.finditer(text) if is_shell or self._fetches else ():
-            inner, before = match[1] or match[2] or "", text[max(0, match.start() - 80) : match.start()]
+        if is_shell or self._fetches:
+            self._mark_code()
+
+    def _mark_code(self) -> None:
+        """Mark what is code of another language: quoted texts that no shell reads."""
+        for match in _QUOTED.finditer(self._text):
+            inner, before = match[1] or match[2] or "", self._text[max(0, match.start() - 80) : match.start()]
             is_run = "$(" in inner or "`" in inner or _connects(inner) or _SHELL.search(before)
             if re.search(r"[\s(=\[]", inner) and not is_run:
                 self._levels[match.start() : match.end()] = bytes([HostLevel.CODE]) * len(match[0])

@@ -7,7 +7,7 @@ from command_effects import read_line
 
 from lockgate.core.ruling.effects.activity import NO_ACTIVITY
 from lockgate.core.ruling.effects.project import Project
-from lockgate.core.ruling.effects.shell import read_command
+from lockgate.core.ruling.effects.shell_walk import read_command
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def _effects_of(path: str, content: Content, argument: str, project: Project) ->
     if path.endswith(".sql"):
         return read_sql(text, argument)
     if language == "shell" and content.is_whole:
-        from lockgate.core.ruling.effects.shell import read_command  # the shell's readers use this module
+        from lockgate.core.ruling.effects.shell_walk import read_command  # the shell's readers use this module
 
         return read_command(text, argument, project.apart(), NO_ACTIVITY)
     return _read_lines(text, argument, project)
@@ -132,7 +132,7 @@ def _add_all(walk: Walk, effects: Iterable[Effect]) -> None:
 
 def _read_lines(text: str, argument: str, project: Project) -> Iterator[Effect]:
     """Yield what the commands do that stand in lines, or between quotes, and surely reach out of the project."""
-    from lockgate.core.ruling.effects.shell import read_command  # the shell's readers use this module
+    from lockgate.core.ruling.effects.shell_walk import read_command  # the shell's readers use this module
 
     for command in islice(_commands_in(text), _MOST_LINES):
         for effect in read_command(command, argument, project.apart(), NO_ACTIVITY):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lockgate.core.ruling.effects.activity import NO_ACTIVITY
 from lockgate.core.ruling.effects.effect import Severity
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
-from lockgate.core.ruling.effects.shell import read_command
+from lockgate.core.ruling.effects.shell_walk import read_command
 
 KNOWN = Project(
     root="/w/shop",

@@ -8,7 +8,7 @@ from cpu_time import takes_at_most_times, takes_less
 from lockgate.core.ruling.effects.activity import NO_ACTIVITY
 from lockgate.core.ruling.effects.effect import Certainty, Severity
 from lockgate.core.ruling.effects.project import NO_PROJECT
-from lockgate.core.ruling.effects.shell import MOST_CHARACTERS, read_command
+from lockgate.core.ruling.effects.shell_walk import MOST_CHARACTERS, read_command
 
 
 def test_an_effect_names_its_argument_and_its_command() -> None:
