@@ -38,10 +38,9 @@ def split_arguments(
         elif argument[:1] != "-" or ended or argument == "-" or (len(words) < dashed[1] and argument in dashed[0]):
             if len(words) == most:
                 return options, words, arguments[index:]
-            setting, equals, value = argument.partition("=")
-            if equals and setting + equals in listed:
+            if "=" in argument and (setting := argument[: argument.index("=") + 1]) in listed:
                 # An option in the form of a setting: `if=FILE`.
-                options.append((setting + equals, value))
+                options.append((setting, argument[len(setting) :]))
             else:
                 words.append(argument)
         elif argument == "--":

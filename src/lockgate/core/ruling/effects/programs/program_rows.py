@@ -62,7 +62,7 @@ class Program(NamedTuple):
 
 def find_row(name: str, arguments: list[str]) -> tuple[ProgramRow | None, int]:
     """Return the row that a command line uses and how many command words it has; None for an unknown program."""
-    program = _PROGRAMS.get(name)
+    program = ALL_PROGRAMS.get(name)
     if program is None:
         return None, 0
     if not program.longest:
@@ -77,7 +77,7 @@ def find_row(name: str, arguments: list[str]) -> tuple[ProgramRow | None, int]:
 
 def commands_of_program(name: str) -> Collection[str] | None:
     """Return the commands that a program has rows for; None for an unknown program."""
-    return _PROGRAMS[name].by_words if name in _PROGRAMS else None
+    return ALL_PROGRAMS[name].by_words if name in ALL_PROGRAMS else None
 
 
 def command_words(arguments: list[str], program: Program) -> list[str]:
@@ -100,12 +100,12 @@ def command_words(arguments: list[str], program: Program) -> list[str]:
 
 def acts_by_words(name: str) -> bool:
     """Return whether a program has command words."""
-    return name in _PROGRAMS and _PROGRAMS[name].longest > 0
+    return name in ALL_PROGRAMS and ALL_PROGRAMS[name].longest > 0
 
 
 def is_task(name: str) -> bool:
     """Return whether a program is one that projects are built and checked with."""
-    row = _PROGRAMS[name].alone if name in _PROGRAMS else None
+    row = ALL_PROGRAMS[name].alone if name in ALL_PROGRAMS else None
     return row is not None and row.effect == "runs-project-task"
 
 
@@ -184,17 +184,7 @@ def _with_options(row: ProgramRow, alone: ProgramRow) -> ProgramRow:
     return replace(row, options=options, valued=_valued(options))
 
 
-_PROGRAMS = _read_programs()
+ALL_PROGRAMS = _read_programs()
 # Programs with the command words of another.
-_PROGRAMS["podman"] = _PROGRAMS["nerdctl"] = _PROGRAMS["docker"]
-ANYWHERE = _PROGRAMS["*"].alone or make_row("-", "-", "-", "-")
-
-
-def all_rows() -> list[ProgramRow]:
-    """Return the rows of all programs."""
-    return [
-        row
-        for program in _PROGRAMS.values()
-        for row in (*program.by_words.values(), program.other, program.alone)
-        if row is not None
-    ]
+ALL_PROGRAMS["podman"] = ALL_PROGRAMS["nerdctl"] = ALL_PROGRAMS["docker"]
+ANYWHERE = ALL_PROGRAMS["*"].alone or make_row("-", "-", "-", "-")

@@ -14,8 +14,10 @@ from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, O
 from lockgate.core.ruling.effects.programs.options import EXECUTES, has_option, host_of, is_local, read_search
 from lockgate.core.ruling.effects.programs.roles import (
     NO_FILES,
+    PATTERNS,
     Use,
     ask_host,
+    note_kind,
     note_setting,
     remote_target,
     role_folder,
@@ -501,26 +503,19 @@ def finish_pushes_refs(use: Use) -> Output:
     return UNKNOWN_OUTPUT
 
 
-# The path, and behind it the fields: a field that looks like such a path approves nothing.
-_APPROVING_PATH = re.compile(
-    r"\S*/(?:pulls|merge_requests)/[^/\s]+/(?:(?:merge|approve)(?: |$)|reviews .*event=APPROVE)"
-)
-_GRANTING_PATH = re.compile(r"collaborators|keys|invitations|protection|permissions|secrets|hooks|members|teams")
-
-
 def finish_asks_forge(use: Use) -> Output:
-    """Call a forge's interface by its path: `gh api`."""
+    """Call a forge's interface by its path, `gh api`: what a request by this method and path does."""
     from lockgate.core.ruling.effects.tool_commands import kinds_of_request, name_of_request  # it uses these rows
 
-    walk, path, fields = use.walk, use.first() if use.operands else "", use.values.get("form", [])
+    path, fields = use.first(), use.values.get("form", [])
     method = use.value("verb").upper() or ("POST" if fields else "GET")
     if method in ("GET", "HEAD") or (path == "graphql" and "mutation" not in "".join(fields)):
         return UNKNOWN_OUTPUT
-    if method == "DELETE":
-        for kind in kinds_of_request(name_of_request("DELETE", f"/{path.lstrip('/')}"), {}) or ["deletes-record"]:
-            walk.add(kind, path)
-    elif _APPROVING_PATH.match(" ".join([path, *fields])):
-        walk.add("approves-change")
-    else:
-        walk.add("grants-access" if _GRANTING_PATH.search(path) else "changes-record", path)
+    body = {name: value for name, _, value in (field.partition("=") for field in fields)}
+    kinds = kinds_of_request(name_of_request(method, f"/{path.lstrip('/')}"), body)
+    default = "deletes-record" if method == "DELETE" else "changes-record"
+    if method != "DELETE" and PATTERNS["forge-access"][1].search(path):
+        default = PATTERNS["forge-access"][0]
+    for kind in kinds or [default]:
+        note_kind(use.walk, kind, path)
     return UNKNOWN_OUTPUT
