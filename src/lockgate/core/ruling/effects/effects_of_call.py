@@ -145,8 +145,7 @@ def own_effects_of(
     leaves = flatten_arguments(call.arguments)[0] if leaves is None else leaves
     # What a file is to hold is long, and leads nowhere.
     acting = [leaf for leaf in leaves if not is_content(leaf) or leaf_name(leaf) in ("patch", "diff")]
-    is_near = project.follow is not None or activity.is_near_own
-    if not is_near and not may_lead_to_own("\n".join([leaf.text for leaf in acting]), project):
+    if not _may_reach_own(acting, project, activity):
         return []
     if read is not None and len(acting) == len(leaves):
         effects = read()
@@ -155,6 +154,11 @@ def own_effects_of(
             return [entry for entry in effects if entry.kind in OWN_KINDS]
     effects = _read_safely(lambda: _read_call(call, acting, project, activity), "changes-own-state")
     return [entry for entry in effects if entry.kind in OWN_KINDS]
+
+
+def _may_reach_own(leaves: Sequence[Leaf], project: Project, activity: Activity) -> bool:
+    is_near = project.follow is not None or activity.is_near_own
+    return is_near or may_lead_to_own("\n".join([leaf.text for leaf in leaves]), project)
 
 
 def _read_safely(read: Callable[[], list[Effect]], kind_if_broken: str) -> list[Effect]:

@@ -6,8 +6,9 @@ by line: a line counts that is a command of a known program, whatever stands aro
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
-from fnmatch import fnmatchcase
+from fnmatch import translate
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -82,14 +83,17 @@ def _acts_on_machine(effect: Effect) -> bool:
     return effect.kind in _ACTS and _P["place"].match(effect.target) is not None
 
 
+@lru_cache(maxsize=128)
+def _loaded_by(program: str) -> re.Pattern[str]:
+    return re.compile("|".join(translate(form) for file in LOADS[program][0] for form in (file, f"*/{file}")))
+
+
 def note_loaded_files(walk: Walk, call: Invocation) -> None:
     """Note what a program does by the files that it loads without being told."""
     if call.name not in LOADS or not (walk.activity.contents or walk.written):
         return
-    patterns, sort = LOADS[call.name]
-    for path in islice(_files(walk), _MOST_FILES):
-        if not any(fnmatchcase(path, pattern) or fnmatchcase(path, f"*/{pattern}") for pattern in patterns):
-            continue
+    pattern, sort = _loaded_by(call.name), LOADS[call.name][1]
+    for path in islice(filter(pattern.match, _files(walk)), _MOST_FILES):
         walk.load(path)
         content = walk.content_of(path)
         if content is not None and content.text is None:
