@@ -61,18 +61,22 @@ def _read_files(name: ToolName, leaves: Sequence[Leaf], project: Project) -> lis
     is_elsewhere = any(map(is_other_host, leaves))
     effects += (entry for entry in here if not is_elsewhere or entry.kind in _DOORS_ANYWHERE)
     if access is Access.WRITE:
-        others = [leaf for leaf in leaves if leaf not in named]
-        effects += _read_contents(name, paths, others, project)
-        if len(paths) == 2 and not name.words.isdisjoint(_COPIES):
-            # What is moved is found at its new place.
-            project.note_change(paths[1].text, None, link=paths[0].text)
-        effects += _read_download(paths, others) if name.verb == "download" else ()
+        effects += _read_write(name, paths, [leaf for leaf in leaves if leaf not in named], project)
     return effects
 
 
-def _read_download(paths: Sequence[Leaf], others: Sequence[Leaf]) -> Iterator[Effect]:
-    yield from (effect("downloads-file", leaf.text, argument=leaf.argument) for leaf in paths)
-    yield from (effect("requests", seen.target) for leaf in others for seen in find_hosts(leaf.text))
+def _read_write(name: ToolName, paths: Sequence[Leaf], others: Sequence[Leaf], project: Project) -> Iterator[Effect]:
+    """Yield what a write does besides: by its text, as a push into a hosted repository, or as a download."""
+    yield from _read_contents(name, paths, others, project)
+    if len(paths) == 2 and not name.words.isdisjoint(_COPIES):
+        # What is moved is found at its new place.
+        project.note_change(paths[1].text, None, link=paths[0].text)
+    named = {leaf.argument: leaf.text for leaf in others if leaf.argument in ("owner", "repo", "repository")}
+    if repository := named.get("repo") or named.get("repository"):
+        yield effect("pushes", f"{named['owner']}/{repository}" if "owner" in named else repository, argument="repo")
+    if name.verb == "download":
+        yield from (effect("downloads-file", leaf.text, argument=leaf.argument) for leaf in paths)
+        yield from (effect("requests", seen.target) for leaf in others for seen in find_hosts(leaf.text))
 
 
 def is_other_host(leaf: Leaf) -> bool:
@@ -172,7 +176,6 @@ def _access(leaf: Leaf, access: Access, project: Project) -> Effect:
 
 
 def _read_contents(name: ToolName, paths: Sequence[Leaf], leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
-    """Yield what the written text does, and a push where the file is written into a hosted repository."""
     adds = not (name.words | {leaf.text.lower() for leaf in leaves}).isdisjoint(_ADDS)
     old = {_place(leaf): leaf.text for leaf in leaves if "old text" in roles_of(leaf.argument)}
     replaced = "\n".join(old.values())
@@ -185,9 +188,6 @@ def _read_contents(name: ToolName, paths: Sequence[Leaf], leaves: Sequence[Leaf]
                 before = "" if is_whole or _place(leaf) in old else "\n"
                 project.note_change(path, before + leaf.text, is_whole=is_whole, replaced=old.get(_place(leaf), ""))
             yield from read_written_file(path, leaf.text, replaced, leaf.argument, project)
-    named = {leaf.argument: leaf.text for leaf in leaves if leaf.argument in ("owner", "repo", "repository")}
-    if repository := named.get("repo") or named.get("repository"):
-        yield effect("pushes", f"{named['owner']}/{repository}" if "owner" in named else repository, argument="repo")
 
 
 def _place(leaf: Leaf) -> str:
