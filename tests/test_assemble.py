@@ -463,7 +463,7 @@ def test_a_program_that_cannot_judge_is_refused_with_its_key(
 
 def test_auto_takes_the_first_judge_that_has_passed_and_no_other(tmp_path: Path) -> None:
     from lockgate.core.judging.exam import ExamResult
-    from lockgate.core.judging.judge_prompts import question_sha256
+    from lockgate.core.judging.judge_messages import question_sha256
     from lockgate.core.ruling.policy import Policy
     from lockgate.settings.config import AuditSettings, Settings
 

@@ -11,9 +11,10 @@ import pytest
 # The bench is a folder of scripts, not a package.
 import ingress
 from ingress import Round, Slice
-from lockgate.core.questions import HttpReply, ModelText
+from lockgate.core.questions import ModelText
 from lockgate.core.requests.combined_verdict import build_assess_question, parse_verdict
 from lockgate.core.requests.payload import Payload
+from lockgate.runtime.http_post import HttpReply
 from lockgate.verifiers.providers.compatible import Compatible
 
 

@@ -14,7 +14,7 @@ import pytest
 from lockgate import assemble
 from lockgate.cli.policy_watch import watch_policy
 from lockgate.core.judging.exam import ExamResult
-from lockgate.core.judging.judge_prompts import question_sha256
+from lockgate.core.judging.judge_messages import question_sha256
 from lockgate.core.ruling.approvals import ApprovalState
 from lockgate.core.ruling.grants import find_offer
 from lockgate.core.ruling.policy import Policy, session_hashes

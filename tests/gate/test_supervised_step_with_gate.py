@@ -8,7 +8,7 @@ from time import time
 import pytest
 
 from lockgate import Action, Decision, Gate, InvalidCall, InvalidConfig, Policy, Reason
-from lockgate.core.judging.judge_prompts import build_question
+from lockgate.core.judging.judge_messages import build_question
 from lockgate.core.ruling.opinions import Opinion, Ruling, Triage
 from lockgate.core.ruling.supervised_steps import Commitment, SelfAssessment, Supervision
 from lockgate.gate.approvals_memory import MemoryApprovals

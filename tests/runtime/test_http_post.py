@@ -10,9 +10,17 @@ import httpx2
 import pytest
 
 from lockgate.core.errors import InvalidConfig
-from lockgate.core.questions import HttpReply, HttpRequest, NoAnswer, NoAnswerReason
+from lockgate.core.questions import NoAnswer, NoAnswerReason
 from lockgate.runtime import http_post
-from lockgate.runtime.http_post import MAX_HEADER_BYTES, MAX_HEADERS, MAX_PIECES, MAX_RECEIVED, MAX_REPLY
+from lockgate.runtime.http_post import (
+    MAX_HEADER_BYTES,
+    MAX_HEADERS,
+    MAX_PIECES,
+    MAX_RECEIVED,
+    MAX_REPLY,
+    HttpReply,
+    HttpRequest,
+)
 
 URL = "https://model.example/v1"
 
@@ -189,3 +197,8 @@ def test_a_context_is_made_once_and_verifies() -> None:
     assert context.check_hostname
     with pytest.raises(InvalidConfig, match="holds no certificates"):
         http_post.tls_context("/nowhere/ca.pem")
+
+
+def test_a_request_shows_neither_its_headers_nor_its_body() -> None:
+    shown = repr(HttpRequest("https://api.example/v1", (("authorization", "Bearer key"),), b"question"))
+    assert shown == "HttpRequest(url='https://api.example/v1', body=8 bytes)"

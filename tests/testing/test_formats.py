@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from lockgate.core.questions import HttpReply, ModelText, NoAnswer, NoAnswerReason, Question, Rating
+from lockgate.core.questions import ModelText, NoAnswer, NoAnswerReason, Question, Rating
+from lockgate.runtime.http_post import HttpReply
 from lockgate.testing.formats import (
     AZURE,
     CHAT,

@@ -23,20 +23,11 @@ from hypothesis import strategies as st
 
 import lockgate
 from lockgate import Assessment, InvalidConfig, LocalRuleAdapter, RemoteAdapter, VerifierAdapter, assemble
-from lockgate.core.questions import (
-    Answer,
-    HttpReply,
-    HttpRequest,
-    ModelText,
-    NoAnswer,
-    NoAnswerReason,
-    ProviderBlock,
-    Question,
-    Rating,
-)
+from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Question, Rating
 from lockgate.core.text.scanner import Scanner
 from lockgate.runtime import tracing
 from lockgate.runtime import worker_pool as lanes
+from lockgate.runtime.http_post import HttpReply, HttpRequest
 from lockgate.runtime.metrics import Metrics
 from lockgate.settings.key_files import VerifierKeys
 from lockgate.testing import LoopbackProvider, check_adapter

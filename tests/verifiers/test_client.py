@@ -23,19 +23,9 @@ from typing import Any, cast
 import pytest
 
 from lockgate.core.errors import InvalidConfig
-from lockgate.core.questions import (
-    Answer,
-    HttpReply,
-    HttpRequest,
-    ModelText,
-    NoAnswer,
-    NoAnswerReason,
-    ProviderBlock,
-    Question,
-    Rating,
-)
+from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Question, Rating
 from lockgate.runtime import http_post as post_module
-from lockgate.runtime.http_post import MAX_REPLY
+from lockgate.runtime.http_post import MAX_REPLY, HttpReply, HttpRequest
 from lockgate.testing import LoopbackProvider
 from lockgate.testing.loopback import _CERTIFICATE
 from lockgate.verifiers import client as client_module
@@ -273,7 +263,8 @@ def run(script: str, *arguments: str, timeout_s: float = 30) -> subprocess.Compl
 
 SCRIPT = """
 import asyncio, os, sys, threading, time
-from lockgate.core.questions import NoAnswer, Question, HttpRequest, ModelText
+from lockgate.core.questions import NoAnswer, Question, ModelText
+from lockgate.runtime.http_post import HttpRequest
 from lockgate.verifiers.client import Client
 class Words:
     name, model = "compatible", "m"

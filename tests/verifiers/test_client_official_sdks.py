@@ -18,17 +18,9 @@ import httpx2
 import openai
 import pytest
 
-from lockgate.core.questions import (
-    Answer,
-    HttpReply,
-    ModelText,
-    NoAnswer,
-    NoAnswerReason,
-    ProviderBlock,
-    Question,
-    Rating,
-)
+from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Question, Rating
 from lockgate.core.requests.combined_verdict import SCHEMA
+from lockgate.runtime.http_post import HttpReply
 from lockgate.testing import LoopbackProvider, Recorded
 from lockgate.verifiers.providers.anthropic import Anthropic
 from lockgate.verifiers.providers.azure import Azure

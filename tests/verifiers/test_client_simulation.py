@@ -22,11 +22,12 @@ from typing import Any, cast
 import httpx2
 import pytest
 
-from lockgate.core.questions import Answer, HttpReply, HttpRequest, ModelText, NoAnswer, NoAnswerReason, Question
+from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason, Question
 from lockgate.core.requests.combined_verdict import RulesView
 from lockgate.core.text.scanner import Scanner, rules_from_patterns
 from lockgate.runtime import circuit_breaker as breaker
 from lockgate.runtime.circuit_breaker import CallResult, Circuit, CircuitLimits, Circuits, Ticket
+from lockgate.runtime.http_post import HttpReply, HttpRequest
 from lockgate.runtime.metrics import Metrics
 from lockgate.runtime.worker_pool import PoolJob, run_job
 from lockgate.verifiers import client as client_module

@@ -13,8 +13,7 @@ from paths import ROOT
 
 from lockgate.core.judging.case import JudgeCase
 from lockgate.core.judging.exam import ADDRESSED, MOST_QUESTIONS, ExamBank, ExamItem, ExamResult, Side, Sitting
-from lockgate.core.judging.judge_prompts import build_question, question_sha256
-from lockgate.core.judging.judge_replies import parse_opinion
+from lockgate.core.judging.judge_messages import build_question, parse_opinion, question_sha256
 from lockgate.core.questions import Question
 from lockgate.core.ruling.opinions import Ruling, Silent, Triage, Unreadable
 from lockgate.core.ruling.pipeline import Stage

@@ -8,7 +8,7 @@ import pytest
 from lockgate import Action, Gate
 from lockgate.core.judging.case import JudgeCase
 from lockgate.core.judging.exam import ExamResult
-from lockgate.core.judging.judge_prompts import question_sha256
+from lockgate.core.judging.judge_messages import question_sha256
 from lockgate.core.ruling.opinions import Silent, Triage
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.ruling.standing import Authority, JudgeIdentity, standing_of

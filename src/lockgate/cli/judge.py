@@ -21,7 +21,7 @@ from lockgate.cli.terminal import make_console, make_visible
 from lockgate.cli.user import user_name
 from lockgate.core.errors import LockgateError
 from lockgate.core.judging.exam import LOOKS, MOST_QUESTIONS, ExamResult, Sitting, Tally
-from lockgate.core.judging.judge_prompts import question_sha256
+from lockgate.core.judging.judge_messages import question_sha256
 from lockgate.core.ruling.standing import Authority
 from lockgate.settings.model_names import AUTO, EMBEDDED, NO_JUDGE
 from lockgate.settings.prices import cost_usd, parse_prices

@@ -1,4 +1,4 @@
-"""The question to a verifier, the HTTP request that carries it, and the answer: values only, the same for all."""
+"""The question to a verifier and the answer: values only, the same for all."""
 
 from __future__ import annotations
 
@@ -49,25 +49,6 @@ class Question(NamedTuple):
     text: str
     schema: Mapping[str, object] | None = None
     max_tokens: int = 256
-
-
-class HttpRequest(NamedTuple):
-    """A complete POST. Never log it: the headers hold the key."""
-
-    url: str
-    headers: tuple[tuple[str, str], ...]
-    body: bytes
-
-    def __repr__(self) -> str:
-        return f"HttpRequest(url={self.url!r}, body={len(self.body)} bytes)"
-
-
-class HttpReply(NamedTuple):
-    """A server's reply within the size limits; header names are in lower case."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
 
 
 class ModelText(NamedTuple):

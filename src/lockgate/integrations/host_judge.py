@@ -18,8 +18,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from lockgate.core.errors import InvalidConfig, printable
-from lockgate.core.judging.judge_prompts import build_question
-from lockgate.core.judging.judge_replies import parse_opinion
+from lockgate.core.judging.judge_messages import build_question, parse_opinion
 from lockgate.core.questions import NoAnswerReason, Question
 from lockgate.core.ruling.opinions import Silent
 from lockgate.core.ruling.standing import Authority, JudgeStanding

@@ -10,14 +10,14 @@ import asyncio
 import logging
 import re
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterable, Callable
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping
 from contextlib import aclosing, suppress
 from contextvars import ContextVar
 from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lockgate.core.errors import InvalidConfig, quoted
-from lockgate.core.questions import HttpReply, HttpRequest, NoAnswer, NoAnswerReason
+from lockgate.core.questions import NoAnswer, NoAnswerReason
 
 if TYPE_CHECKING:
     import httpx2
@@ -41,6 +41,25 @@ _log = logging.getLogger("lockgate.verifier")
 
 # The library reports this event when it is connected and about to send the question.
 _CONNECTED = "http11.send_request_headers.started"
+
+
+class HttpRequest(NamedTuple):
+    """A complete POST. Never log it: the headers hold the key."""
+
+    url: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+    def __repr__(self) -> str:
+        return f"HttpRequest(url={self.url!r}, body={len(self.body)} bytes)"
+
+
+class HttpReply(NamedTuple):
+    """A server's reply within the size limits; header names are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
 
 
 async def post(

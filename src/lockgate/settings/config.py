@@ -211,15 +211,12 @@ KEYS = (
          doc="Where the journal's heads are sent besides: `file:PATH`, `git:FOLDER`, `https://…`, `syslog:` or "
              "`syslog://HOST:PORT`."),
     _row("own.hosts", "own_hosts", KeyForm.TEXTS,
-         doc="Hosts that are yours, each by its whole name: a call may reach what is yours as it may reach what the "
-             "project's files name. A call that is held for another reason is held all the same."),
+         doc="Your hosts, each by its whole name: what is yours counts as named by the project's own files."),
     _row("own.domains", "own_domains", KeyForm.TEXTS, doc="Your domains, each with all hosts below it."),
     _row("own.addresses", "own_addresses", KeyForm.TEXTS, doc="Your mailboxes, each whole: `ops@our.example`."),
     _row("own.registries", "own_registries", KeyForm.TEXTS,
          doc="Your registries of packages and images: a host, or a place on it such as `ghcr.io/our-team`."),
-    _row("own.accounts", "own_accounts", KeyForm.TEXTS,
-         doc="Your accounts: the number of a bank account, a wallet, an id at a provider; blanks and hyphens do not "
-             "count."),
+    _row("own.accounts", "own_accounts", KeyForm.TEXTS, doc="Your accounts: of a bank, a wallet, an id at a provider."),
     _row("supervision.model", "supervisor_model", KeyForm.TEXT,
          doc="The capable model of Tier 3, named like `triage_model`. Empty: none."),
     _row("supervision.timeout_seconds", "timeout_s", KeyForm.SECONDS, least=0.1, most=600,
@@ -528,10 +525,9 @@ class _Merge:
         """Tighten the settings by this file; raise InvalidConfig where it would loosen `base`, the operator's."""
         self._project_files.append(file)
         self.sources.append(SettingsSource(SourceRole.PROJECT, file.path))
-        if _abuse_gate_table(file):
-            raise file.error(_ABUSE, " cannot be set by a project file", hint=_ONLY_OPERATOR)
-        if _NOTIFY in file.tables:
-            raise file.error(_NOTIFY, " cannot be set by a project file", hint=_ONLY_OPERATOR)
+        for table, is_set in ((_ABUSE, _abuse_gate_table(file)), (_NOTIFY, _NOTIFY in file.tables)):
+            if is_set:
+                raise file.error(table, " cannot be set by a project file", hint=_ONLY_OPERATOR)
         # More rows only ever hold more.
         self._parts["policy"] = change_policy(self._parts["policy"], **_policy_rows(file))
         for row, value in self._checked_values(file):

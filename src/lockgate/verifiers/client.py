@@ -36,21 +36,11 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from lockgate.core.errors import InvalidConfig, quoted
-from lockgate.core.questions import (
-    Answer,
-    HttpReply,
-    HttpRequest,
-    ModelText,
-    NoAnswer,
-    NoAnswerReason,
-    ProviderBlock,
-    Question,
-    Rating,
-)
+from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Question, Rating
 from lockgate.runtime.background_loop import BackgroundLoop, is_on_event_loop, opened_connections
 from lockgate.runtime.circuit_breaker import CallResult, CircuitLimits, Circuits, Ticket
 from lockgate.runtime.forks import on_fork
-from lockgate.runtime.http_post import open_transport, post, tls_context, why_from_error
+from lockgate.runtime.http_post import HttpReply, HttpRequest, open_transport, post, tls_context, why_from_error
 
 if TYPE_CHECKING:
     import httpx2

@@ -30,7 +30,7 @@ from time import monotonic, time
 from urllib.parse import urlsplit
 
 from lockgate.core.errors import LockgateError
-from lockgate.core.judging.judge_prompts import build_question
+from lockgate.core.judging.judge_messages import build_question
 from lockgate.core.questions import ModelText, NoAnswer, NoAnswerReason, Question
 from lockgate.core.ruling.opinions import Silent
 from lockgate.core.ruling.standing import Authority, JudgeIdentity, JudgeStanding

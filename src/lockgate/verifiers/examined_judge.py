@@ -6,7 +6,7 @@ from collections.abc import Callable
 from time import time
 from typing import Any
 
-from lockgate.core.judging.judge_prompts import question_sha256
+from lockgate.core.judging.judge_messages import question_sha256
 from lockgate.core.ruling.opinions import Silent
 from lockgate.core.ruling.standing import Authority, JudgeStanding
 from lockgate.gate.judge import Inquiry, Opined

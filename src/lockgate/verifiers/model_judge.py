@@ -9,8 +9,7 @@ from functools import partial
 from secrets import token_hex
 from time import monotonic
 
-from lockgate.core.judging.judge_prompts import build_question
-from lockgate.core.judging.judge_replies import parse_opinion
+from lockgate.core.judging.judge_messages import build_question, parse_opinion
 from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Question, Rating
 from lockgate.core.ruling.opinions import Silent
 from lockgate.core.ruling.standing import Authority, JudgeIdentity, JudgeStanding

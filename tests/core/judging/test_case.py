@@ -20,7 +20,7 @@ from lockgate.core.judging.case import (
     explain_rule,
     take_snapshot,
 )
-from lockgate.core.judging.judge_prompts import build_question
+from lockgate.core.judging.judge_messages import build_question
 from lockgate.core.redaction.excerpts import cut_to_budget, remove_secrets, share_budget, written_size
 from lockgate.core.ruling.context import Context, PastCall
 from lockgate.core.ruling.opinions import Unreadable

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from lockgate.core.questions import Answer, HttpReply, ModelText, NoAnswer, NoAnswerReason, Question
+from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason, Question
+from lockgate.runtime.http_post import HttpReply
 from lockgate.verifiers.providers.anthropic import Anthropic
 
 KEY = "sk-ant-1"

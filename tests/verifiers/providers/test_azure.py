@@ -5,7 +5,8 @@ import json
 import pytest
 
 from lockgate.core.errors import InvalidConfig
-from lockgate.core.questions import HttpReply, Question
+from lockgate.core.questions import Question
+from lockgate.runtime.http_post import HttpReply
 from lockgate.verifiers.providers.azure import Azure
 
 KEY = "0123456789abcdef"

@@ -6,15 +6,8 @@ import json
 
 import pytest
 
-from lockgate.core.questions import (
-    Answer,
-    HttpReply,
-    ModelText,
-    NoAnswer,
-    NoAnswerReason,
-    ProviderBlock,
-    Question,
-)
+from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Question
+from lockgate.runtime.http_post import HttpReply
 from lockgate.verifiers.providers.azure import Azure
 from lockgate.verifiers.providers.chat_completions import answer_from_reply, request_body
 from lockgate.verifiers.providers.compatible import Compatible

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from lockgate.core.errors import InvalidConfig
-from lockgate.core.questions import Answer, HttpReply, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Question
+from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Question
+from lockgate.runtime.http_post import HttpReply
 from lockgate.verifiers.providers.compatible import Compatible
 
 SCHEMA = {"type": "object", "properties": {"verdict": {"type": "string"}}, "required": ["verdict"]}

@@ -15,16 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockgate.core.errors import InvalidConfig
-from lockgate.core.questions import (
-    Answer,
-    HttpReply,
-    ModelText,
-    NoAnswer,
-    NoAnswerReason,
-    ProviderBlock,
-    Question,
-    Rating,
-)
+from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Question, Rating
+from lockgate.runtime.http_post import HttpReply
 from lockgate.runtime.loopback import is_loopback
 from lockgate.verifiers.providers.anthropic import Anthropic
 from lockgate.verifiers.providers.azure import Azure

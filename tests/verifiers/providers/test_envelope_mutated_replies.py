@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from lockgate.core.questions import HttpReply, Question
+from lockgate.core.questions import Question
 from lockgate.core.requests.combined_verdict import RulesView, weigh_answer
+from lockgate.runtime.http_post import HttpReply
 from lockgate.testing.formats import AZURE, CHAT, MESSAGES, MODERATIONS, Dialect, good_reply
 from lockgate.verifiers.providers.anthropic import Anthropic
 from lockgate.verifiers.providers.azure import Azure

@@ -4,14 +4,8 @@ import json
 
 import pytest
 
-from lockgate.core.questions import (
-    Answer,
-    HttpReply,
-    NoAnswer,
-    NoAnswerReason,
-    Question,
-    Rating,
-)
+from lockgate.core.questions import Answer, NoAnswer, NoAnswerReason, Question, Rating
+from lockgate.runtime.http_post import HttpReply
 from lockgate.verifiers.providers.openai import EVERY_RATING, OpenAI
 
 KEY = "sk-1"

@@ -55,8 +55,9 @@ from lockgate.verifiers.adapters import RemoteAdapter
 
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
-    from lockgate.core.questions import Answer, HttpReply, HttpRequest, Question
+    from lockgate.core.questions import Answer, Question
     from lockgate.core.ruling.opinions import Opinion
+    from lockgate.runtime.http_post import HttpReply, HttpRequest
     from lockgate.settings.verifiers import VerifierSettings
     from lockgate.verifiers.adapters import Assessment, KeySource
     from lockgate.verifiers.client import Provider

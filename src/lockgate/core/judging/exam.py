@@ -24,7 +24,7 @@ from math import comb
 from typing import Any, NamedTuple
 
 from lockgate.core.judging.case import JudgeCase, build_case
-from lockgate.core.judging.judge_prompts import question_sha256
+from lockgate.core.judging.judge_messages import question_sha256
 from lockgate.core.ruling.context import Context
 from lockgate.core.ruling.effects.effect import Severity
 from lockgate.core.ruling.opinions import Opinion, Ruling, Silent, Triage

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from lockgate.core.questions import Answer, HttpReply, HttpRequest, ModelText, NoAnswer, Question
+from lockgate.core.questions import Answer, ModelText, NoAnswer, Question
+from lockgate.runtime.http_post import HttpReply, HttpRequest
 from lockgate.verifiers.providers import envelope
 from lockgate.verifiers.providers.envelope import CUT_SHORT, MALFORMED, ODD, REFUSED
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from lockgate.core.errors import InvalidConfig, quoted
-from lockgate.core.questions import Answer, HttpReply, HttpRequest, Question
+from lockgate.core.questions import Answer, Question
+from lockgate.runtime.http_post import HttpReply, HttpRequest
 from lockgate.verifiers.providers import chat_completions as chat
 from lockgate.verifiers.providers import envelope
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from lockgate.core.questions import Answer, HttpReply, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Question
+from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Question
+from lockgate.runtime.http_post import HttpReply
 from lockgate.verifiers.providers import envelope
 from lockgate.verifiers.providers.envelope import CUT_SHORT, MALFORMED, ODD, REFUSED
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from lockgate.core.questions import Answer, HttpReply, HttpRequest, Question
+from lockgate.core.questions import Answer, Question
+from lockgate.runtime.http_post import HttpReply, HttpRequest
 from lockgate.verifiers.providers import chat_completions as chat
 from lockgate.verifiers.providers import envelope
 

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
 from lockgate.core.errors import InvalidConfig, quoted
-from lockgate.core.questions import HttpReply, HttpRequest, NoAnswer, NoAnswerReason
+from lockgate.core.questions import NoAnswer, NoAnswerReason
+from lockgate.runtime.http_post import HttpReply, HttpRequest
 from lockgate.runtime.loopback import is_loopback
 from lockgate.runtime.strict_json import InvalidJson, JsonLimits, JsonReader
 

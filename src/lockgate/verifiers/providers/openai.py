@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from lockgate.core.questions import Answer, HttpReply, HttpRequest, NoAnswer, Question, Rating
+from lockgate.core.questions import Answer, NoAnswer, Question, Rating
+from lockgate.runtime.http_post import HttpReply, HttpRequest
 from lockgate.verifiers.providers import chat_completions as chat
 from lockgate.verifiers.providers import envelope
 from lockgate.verifiers.providers.envelope import MALFORMED

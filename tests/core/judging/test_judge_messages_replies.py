@@ -10,8 +10,8 @@ import pytest
 from hostile_texts import FRAGMENTS, NONCE, OTHER
 
 from lockgate.core.judging.case import Excerpt, JudgeCase
-from lockgate.core.judging.judge_prompts import MAX_CORRECTION
-from lockgate.core.judging.judge_replies import (
+from lockgate.core.judging.judge_messages import (
+    MAX_CORRECTION,
     PLAIN_CORRECTION,
     parse_opinion,
     parse_ruling,

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockgate.core.judging.case import Excerpt, JudgeCase
-from lockgate.core.judging.judge_prompts import build_question
+from lockgate.core.judging.judge_messages import build_question
 from lockgate.core.questions import Question
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.ruling.supervised_steps import FINISH
