@@ -22,6 +22,10 @@ _PAIR = re.compile(r"([\w.-]{2,40})[\"']?\s*[=:]\s*[\"']?([\w-]{1,20})")
 _LAST_WORD = re.compile(r"[^=:~\"' ]+$")
 
 ROLES: Mapping[str, frozenset[str]] = read_words("argument roles", "role")
+_ROLES_OF_WORD = {
+    word: frozenset(role for role, words in ROLES.items() if word in words)
+    for word in frozenset().union(*ROLES.values())
+}
 _IDS = frozenset("id ids uid uuid".split())
 _PLACES = tuple("path paths file files filename uri url destination source target dest folder directory".split())
 _BLANK = re.compile(r"\s")
@@ -62,11 +66,11 @@ def roles_of(argument: str) -> frozenset[str]:
 @lru_cache(maxsize=_CACHED_ARGUMENTS)
 def _roles_of_name(name: str) -> frozenset[str]:
     parts = _parts_of_name(name)
-    roles = {role for role, words in ROLES.items() if not parts.isdisjoint(words)}
+    roles = frozenset[str]().union(*(_ROLES_OF_WORD.get(part, ()) for part in parts))
     if "own side" in roles:
-        roles.discard("account")
+        roles -= {"account"}
     # An identifier of a letter is no address; one of a person or a channel is.
-    return frozenset(roles if parts.isdisjoint(_IDS) or "addressable" in roles else roles & {"thing"})
+    return roles if parts.isdisjoint(_IDS) or "addressable" in roles else roles & {"thing"}
 
 
 def has_role(argument: str, role: str) -> bool:
@@ -310,7 +314,7 @@ def _setting_name(path: str) -> str:
 
 def _named_setting(path: str, settings: Mapping[object, object]) -> Iterator[ArgumentSetting]:
     """Yield a setting that is spread over two arguments: its name is the value of one, its value that of another."""
-    roles = [(roles_of(key), value) for key, value in settings.items()]
+    roles = [(roles_of(key), value) for key, value in islice(settings.items(), _MAX_SCALARS)]
     values = [value for role, value in roles if "state" in role][:4]
     names = [value for role, value in roles if "setting" in role and isinstance(value, str)][:4] if values else []
     for name in names:

@@ -90,7 +90,7 @@ def command_of(tool: str, arguments: Mapping[str, object]) -> ToolCommand | None
     """Return the command line that a call of this tool may stand for; None for a tool that no program has named."""
     if len(tool) > MAX_NAME or read_tool_name(tool).common:
         return None
-    if not _may_name_program(tool) and not any(has_role(key, "program") for key in arguments):
+    if not _may_name_program(tool) and not any(has_role(key, "program") for key in islice(arguments, _MAX_ARGUMENTS)):
         return None
     given = sorted(islice(_given(arguments), _MAX_ARGUMENTS), key=lambda pair: _rank(pair[0]))
     said = tuple(word for key, value in given if has_role(key, "command word") for word in _words(value)[:_MAX_WORDS])
