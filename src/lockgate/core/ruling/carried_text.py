@@ -326,6 +326,7 @@ class _DerivationSearch:
 
     def __init__(self, context: Context, foreign: Sequence[IndexedReading], targets: Collection[bytes]) -> None:
         self._context, self._foreign, self._targets = context, foreign, targets
+        self._blocks = {reading.block for reading in foreign}
         self._prints: dict[int, Fingerprint] = {}
         # By block, how much was found in it.
         self._weights: Counter[str] = Counter()
@@ -424,13 +425,13 @@ class _DerivationSearch:
     def _find_places(self, value: bytes) -> list[tuple[Candidate, Places]]:
         """Return where untrusted texts have this value."""
         values = prepare_values([Leaf("value", value.decode("utf-8", "replace"))])
-        blocks, index = {reading.block for reading in self._foreign}, self._context.index
+        index = self._context.index
         return [
             (candidate, held)
             for candidate in find_candidates(values, index.words)[0]
             if candidate.piece == value
             for held in index.find(candidate, self._budget)
-            if held.reading.block in blocks and value in held.reading.text.prepared
+            if held.reading.block in self._blocks and value in held.reading.text.prepared
         ]
 
 
