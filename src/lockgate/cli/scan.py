@@ -251,7 +251,7 @@ def _scan_text(path: str, text: str, scanner: Scanner) -> list[ScanHit]:
     context.add(text, source="file", id="file")
     telling = [context.locate_finding(note) for note in (*context.alarms, *context.encoded)]
     rows = [(found, severity, "agent") for found, severity in zip(telling, weigh_findings(telling), strict=True)]
-    broad = context.broad.get("file", [])
+    broad = context.broad
     rows += [(context.locate_finding(note), ScanSeverity.LOW, "related") for note in broad]
     starts = _line_starts(text) if rows else []
     hits = []

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lockgate.core.ruling.arguments import flatten_arguments
 from lockgate.core.ruling.effects.effect import KINDS
-from lockgate.core.ruling.explanations import EFFECT, LOOKALIKE
+from lockgate.core.ruling.explanations import EFFECT, LOOKALIKE, SLOT
 from lockgate.core.ruling.goal import is_imitation
 from lockgate.core.ruling.pipeline import EscalatedCall
 from lockgate.core.ruling.targets import is_wallet
@@ -273,7 +273,7 @@ def _is_clearable(ask: EscalatedCall, orders: Sequence[Origin], speaking: Sequen
         or ask.hard_findings
         or ask.gives_away_unasked
         # The model takes a name that imitates another for that one, as the attacker wants it to.
-        or any(finding.rule == LOOKALIKE for finding in ask.findings)
+        or any(finding.rule == LOOKALIKE or finding.rule.startswith(SLOT) for finding in ask.findings)
         or any(is_imitation(effect.target) for effect in ask.effects)
         # No bank gets this back.
         or any(effect.kind == "pays" and is_wallet(effect.target) for effect in ask.effects)

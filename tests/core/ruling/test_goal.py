@@ -10,7 +10,6 @@ from lockgate.core.ruling.effects.effect import ASKED_BY, KINDS
 from lockgate.core.ruling.goal import (
     forbidden_after,
     is_asked_by,
-    is_word_for_kind,
     wishes_in,
 )
 
@@ -215,12 +214,6 @@ def test_to_ask_for_one_kind_asks_for_no_graver_one() -> None:
     assert not is_asked("deletes-data", "free up some space")
     assert not is_asked("rewrites-history", "delete the merged branches")
     assert not is_asked("deletes-branch", "force the push of my branch")
-
-
-def test_a_word_is_one_for_a_kind_with_its_endings_only() -> None:
-    assert is_word_for_kind("schedules-job", "crontab")
-    assert not is_word_for_kind("schedules-job", "evil.timer")
-    assert not is_word_for_kind("looks", "crontab")
 
 
 @pytest.mark.parametrize("piece", ["a b ", "no ", "x", ".", "delete ", "\u3057", "what ", "' ", "-", "\n"])

@@ -8,8 +8,8 @@ import pytest
 
 from lockgate import Gate
 from lockgate.core.ruling.arguments import Leaf
+from lockgate.core.ruling.candidates import Candidate, find_candidates
 from lockgate.core.ruling.index import CHUNK, MAX_ORDERS, Index, IndexedReading, TextIndex
-from lockgate.core.ruling.value_pieces import Candidate, find_candidates, prepare_values
 from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.text import imperatives as orders
 from lockgate.core.text.scanner import ScannedPart, Scanner
@@ -21,7 +21,7 @@ def indexed(text: str, scanner: Scanner) -> TextIndex:
 
 
 def sought(value: str, index: TextIndex) -> list[Candidate]:
-    return find_candidates(prepare_values([Leaf("note", value)]), index.words)[0]
+    return find_candidates(Leaf("note", value), index.words)
 
 
 def ample() -> WorkBudget:

@@ -9,8 +9,8 @@ import pytest
 
 from lockgate.core.ruling import index as index_module
 from lockgate.core.ruling.arguments import Leaf
+from lockgate.core.ruling.candidates import Candidate, find_candidates
 from lockgate.core.ruling.index import TextIndex
-from lockgate.core.ruling.value_pieces import Candidate, ComparedValue, find_candidates
 from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.text import imperatives as orders
 from lockgate.core.text.scanner import ScannedPart, Scanner
@@ -81,9 +81,7 @@ def test_a_value_is_found_where_its_words_follow_each_other(words: tuple[str, ..
         for _ in range(8):
             at = chance.randrange(len(said))
             value = " ".join(said[at : at + chance.choice((4, 8, 20, 60))].split()).encode()
-            listed = value.translate(orders.WORD_BYTES).split()
-            compared_value = ComparedValue(Leaf("command", value.decode()), value, listed)
-            for candidate in find_candidates([compared_value], set(index.words))[0]:
+            for candidate in find_candidates(Leaf("command", value.decode()), set(index.words)):
                 spans = index.find(candidate, WorkBudget(1 << 30))
                 assert [start for start, _ in spans] == plainly(index, candidate)
                 for start, end in spans:
@@ -100,7 +98,7 @@ def test_more_places_than_are_looked_at_end_the_budget(scanner: Scanner, monkeyp
         data = b"foo bar " * count
         index = TextIndex(ScannedPart("raw", data, 0, len(data), False, ()), scanner)
         leaf = Leaf("command", "foo bar")
-        [candidate] = find_candidates([ComparedValue(leaf, b"foo bar", [b"foo", b"bar"])], {b"foo", b"bar"})[0]
+        [candidate] = find_candidates(leaf, {b"foo", b"bar"})
         budget = WorkBudget(1 << 20)
         assert index.find(candidate, budget) == [(8 * number, 8 * number + 7) for number in range(12)]
         assert budget.is_spent is is_spent

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from lockgate.core.ruling import provenance
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import Context
+from lockgate.core.ruling.effects.effect import effect
 from lockgate.core.ruling.goal import is_imitation
-from lockgate.core.ruling.value_pieces import find_candidates, prepare_values
-from lockgate.core.ruling.work_budget import WorkBudget
+from lockgate.core.ruling.provenance import Lookup
 from lockgate.core.text.scanner import Scanner
 
 
@@ -17,13 +16,8 @@ def is_meant(scanner: Scanner, goal: str, text: str, value: str, *, records: boo
     context = Context(scanner)
     context.add(goal, source="goal", id="goal")
     context.add(text, source="tool:lookup")
-    candidates, _ = find_candidates(prepare_values([Leaf("to", value)]), context.index.words)
-    budget = WorkBudget(10_000)
-    return any(
-        provenance.is_meant(context.goal, candidate, held, budget, in_records_only=records)
-        for candidate in candidates
-        for held in context.index.find(candidate, budget)
-    )
+    kind = "pays" if records else "sends-message"
+    return Lookup(context, "send").trace(Leaf("to", value), effect(kind, value, argument="to")).named_by == "owner"
 
 
 def test_the_name_before_an_address_is_its_owner(scanner: Scanner) -> None:

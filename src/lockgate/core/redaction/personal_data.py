@@ -18,13 +18,11 @@ from lockgate.core.redaction.secret_table import (
     DIGIT,
     RULESETS,
     SensitiveSpan,
-    check_from,
     find_by_rows,
     find_places,
     is_luhn_valid,
     mark_limit,
     marks_of,
-    pattern_from,
     read_lists,
     read_rows,
     read_secrets,
@@ -48,7 +46,6 @@ def find_personal_data(
         # Digits on two lines are mostly two numbers.
         if _CARD_SHAPE in marks and not joined:
             yield from _find_cards(text)
-        yield from _find_numbers(text, ruleset) if not joined else ()
     if ruleset in RULESETS["records"] and not joined:
         yield from find_names(text, low, marks)
 
@@ -120,58 +117,6 @@ def _find_cards(text: str) -> Iterator[SensitiveSpan]:
 
 
 _ON_THE_CARD = re.compile(r"[0-9]{4}(?:[\s-]{1,2}[0-9]{4}){3}")
-
-# --- numbers in the forms of countries
-
-
-class _NumberForms:
-    """Several ways to write a number, each with its own check; one search finds where any of them begins.
-
-    A way may hold one group `s` for the separator that it repeats. Letters of other scripts end a number, since Chinese
-    and Japanese have no spaces.
-    """
-
-    def __init__(self, kind: str, edge: str) -> None:
-        rows = [(pattern_from(source), check) for of, _, source, check in read_secrets("numbers") if of == kind]
-        self._ways = [(re.compile(edge + source, re.ASCII), check_from(check)) for source, check in rows]
-        either = "|".join(re.sub(r"\(\?P([<=])s", rf"(?P\1s{n}", source) for n, (source, _) in enumerate(rows))
-        self._any = re.compile(f"{edge}(?:{either})", re.ASCII)
-
-    def find_spans(self, text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-        # In steps: one search of a megabyte of digits would keep every other thread waiting.
-        for border in range(start + _STEP, end + _STEP, _STEP):
-            while start < border and (found := self._any.search(text, start, min(end, border + _LONGEST))):
-                start = found.start()
-                if start >= border:
-                    break
-                for way, check in self._ways:
-                    if (match := way.match(text, start, end)) and check(match, match[0]):
-                        yield match.span()
-                start += 1
-            start = border
-
-
-_STEP, _LONGEST = 8_192, 64
-_NATIONAL = _NumberForms("national-number", r"(?<![A-Za-z0-9.-])(?<![0-9][.])")
-_PHONES = _NumberForms("phone", "(?<![A-Za-z0-9])")
-# The shortest numbers, from the first digit to the last; right behind letters four digits are enough.
-_NATIONAL_LEAST, _PHONE_LEAST = 6, 8
-# A stretch with four digits or more close together; its surroundings may hold letters and signs.
-_DIGIT_AREA = re.compile("[0-9](?:[^0-9]{0,4}+[0-9]){3,}+")
-
-
-def _find_numbers(text: str, ruleset: str) -> Iterator[SensitiveSpan]:
-    for area in _DIGIT_AREA.finditer(text):
-        first, last = area.span()
-        start, end = max(0, first - 8), min(len(text), last + 4)
-        # Most such areas are a year or a count.
-        if last - first >= _NATIONAL_LEAST or text[first - 1 : first].isalpha():
-            for span in _NATIONAL.find_spans(text, start, end):
-                yield SensitiveSpan("national-number", *span)
-        if ruleset != "secrets" and last - first >= _PHONE_LEAST:
-            for span in _PHONES.find_spans(text, start, end):
-                yield SensitiveSpan("phone", *span)
-
 
 # --- the names of people, for the rule sets of health and school records
 

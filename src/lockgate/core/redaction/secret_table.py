@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -89,7 +89,6 @@ COLUMNS = {
     "words": ("list", "words"),
     "credentials": ("kind", "begins at", "before", "pattern", "check"),
     "people": ("kind", "removed by", "begins at", "before", "pattern", "check"),
-    "numbers": ("kind", "removed by", "pattern", "check"),
     "accounts": ("characters", "countries"),
     "cards": ("begins with", "digits"),
     "around names": ("role", "words"),
@@ -272,9 +271,17 @@ def find_by_rows(rows: Sequence[SecretRow], text: str, low: str, marks: frozense
     yield from _find_at_numbers(numbered, text) if numbered else ()
 
 
+@lru_cache(maxsize=16)
+def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    """Return a pattern of which any of these is a match; each may repeat one separator, its group `s`."""
+    return re.compile("|".join(re.sub(r"\(\?P([<=])s", rf"(?P\1s{n}", one) for n, one in enumerate(patterns)))
+
+
 def _find_at_numbers(numbered: Sequence[SecretRow], text: str) -> Iterator[SensitiveSpan]:
+    any_row = _any_of(tuple([row.pattern.pattern for row in numbered]))
     for number in _NUMBER.finditer(text):
-        for row in numbered:
+        # Most numbers are a year or a count.
+        for row in numbered if any_row.match(text, number.start()) else ():
             if match := row.pattern.match(text, number.start()):
                 yield from _spans_of(row, match)
 
@@ -288,5 +295,5 @@ def _spans_of(row: SecretRow, match: re.Match[str]) -> Iterator[SensitiveSpan]:
         if before is None:
             return
         start = start if group else match.start() - len(before[0])
-    if row.check(match, match[group]):
+    if row.check(match, match.string[start:end]):
         yield SensitiveSpan(row.kind, start, end)

@@ -24,13 +24,13 @@ from zlib import adler32, crc32
 
 from lockgate.core.errors import printable
 from lockgate.core.ruling.arguments import Leaf
+from lockgate.core.ruling.candidates import Candidate, find_candidates
 from lockgate.core.ruling.context import CarriedFrom, Context
 from lockgate.core.ruling.effects.activity import WRITES, Change
 from lockgate.core.ruling.effects.programs.loaded_files import LOADS, acts_when_run
 from lockgate.core.ruling.effects.project import is_shared_host, normalize_path
 from lockgate.core.ruling.index import IndexedReading, Places
 from lockgate.core.ruling.targets import is_local_host
-from lockgate.core.ruling.value_pieces import Candidate, find_candidates, prepare_values
 from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.text.imperatives import prepare, split_words
 from lockgate.core.text.scanner import Scanner
@@ -424,11 +424,10 @@ class _DerivationSearch:
 
     def _find_places(self, value: bytes) -> list[tuple[Candidate, Places]]:
         """Return where untrusted texts have this value."""
-        values = prepare_values([Leaf("value", value.decode("utf-8", "replace"))])
-        index = self._context.index
+        leaf, index = Leaf("value", value.decode("utf-8", "replace")), self._context.index
         return [
             (candidate, held)
-            for candidate in find_candidates(values, index.words)[0]
+            for candidate in find_candidates(leaf, index.words)
             if candidate.piece == value
             for held in index.find(candidate, self._budget)
             if held.reading.block in self._blocks and value in held.reading.text.prepared

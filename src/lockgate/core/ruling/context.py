@@ -99,9 +99,9 @@ class Context:
         self.positions: dict[str, int] = {}
         self.index = Index()
         self.goal = Goal()
-        # What counts for every call, what counts only where a call is related to it, and hidden text.
+        # What counts for every call, what counts with strict patterns only, and hidden text.
         self.alarms: list[BlockNote] = []
-        self.broad: defaultdict[str, list[BlockNote]] = defaultdict(list)
+        self.broad: list[BlockNote] = []
         self.encoded: list[BlockNote] = []
         # Whether another process began the run, so that the agent may have read more than is here.
         self.has_unknown_history = False
@@ -321,7 +321,7 @@ class Context:
         for index in indexes:
             self.index.add(IndexedReading(position, block.id, block.source, index, index.words))
         noted: set[str] = set()
-        notes = {Scope.AGENT: self.alarms, Scope.RELATED: self.broad[block.id]}
+        notes = {Scope.AGENT: self.alarms, Scope.RELATED: self.broad}
         for part in scan.parts:
             for hit in part.hits:
                 # What stands in the text itself says more about where than any other reading of it.
@@ -335,13 +335,6 @@ class Context:
                 self.encoded.append(_note_from_finding(position, finding))
         capped = (Finding(f"cap:{limit}", block.id, 0, len(block.content)) for limit in scan.capped)
         self.alarms += [_note_from_finding(position, finding) for finding in capped]
-
-    def is_in_passage(self, note: BlockNote, passage: bytes) -> bool:
-        """Whether what was noted somewhere in a block also stands in this passage of it."""
-        if isinstance(note.found, Finding):
-            start, end = note.found.start, min(note.found.end, note.found.start + 40)
-            return encode(self.blocks[note.position].content[start:end])[:40] in passage
-        return self._scanner.has_match(note.found[0].rule, passage)
 
     def locate_finding(self, note: BlockNote) -> Finding:
         """Return the finding of a note with its exact place, which is looked for at the first call and remembered."""

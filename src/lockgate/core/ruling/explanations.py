@@ -20,6 +20,10 @@ FORBIDDEN = EFFECT + "forbidden"
 CARRIED = "carried:untrusted-text"
 # A call goes to an address that looks like a known one; the excerpt says so in words.
 LOOKALIKE = "origin:lookalike-address"
+# Untrusted text has a whole command of the call word for word; the excerpt is the command.
+DICTATED = "origin:dictated-command"
+# The call has another value in a slot than the user's words; the excerpt says which.
+SLOT = "slot:"
 # The first sentence has at most so many characters.
 MAX_FIRST = 160
 _MAX_TARGET = 48

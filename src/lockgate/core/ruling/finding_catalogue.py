@@ -72,6 +72,7 @@ _BY_PREFIX = {
     "step:": "step:CAUSE",
     WOULD_BE: f"{WOULD_BE}ACTION",
     "flow:": "flow:NAME",
+    "slot:": "slot:NAME",
 }
 
 

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
+from lockgate.core.ruling.candidates import HOST, STOP_WORDS, Candidate
 from lockgate.core.ruling.effects.effect import ASKED_BY
 from lockgate.core.ruling.targets import domain_of, is_open_to_all
 from lockgate.core.ruling.tool_risk import canonical_tool, tool_intent, tool_words
-from lockgate.core.ruling.value_pieces import HOST, STOP_WORDS, Candidate
 from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.tables import read_rows, read_table
 from lockgate.core.text.confusables import fold_to_latin, triggers_from_text
@@ -133,6 +133,8 @@ def _pattern_of_phrase(phrase: str) -> str:
 
 def _pattern_of_word(word: str) -> str:
     """Return the pattern of a word with the blanks around it; without them in scripts that have none."""
+    if word == "#":
+        return r" \d+ "
     if word[0] > "\u2e80":
         return re.escape(word)
     endings = {"*": r"[^ \n]*", "!": "", "e": "(?:e|es|ed|ing)"}
@@ -160,6 +162,20 @@ _PROPER_NAME = re.compile(r"(?<=[^.!?\s]\s)[A-Z\u00c0-\u00de][\w'-]{2,40}|[\u040
 _ASKS_TO_ANSWER = (b"repl", b"answer", b"respond", b"antwort", b"beantwort", b"r\xc3\xa9pond", b"rispond")
 
 
+# Slots of a call of which the user's words may give the value: exact forms only.
+SLOTS = {
+    "mailbox": re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}"),
+    "phone": re.compile(r"(?<![\w+])\+\d[\d ()/-]{6,20}\d"),
+    "account": re.compile(r"\b[A-Z]{2}\d\d(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b|\b0x[0-9a-fA-F]{40}\b"),
+    "amount": re.compile(
+        r"(?i)(?<![\w.,-])(?:[$\u20ac\u00a3]|(?:eur|usd|chf|gbp) ?)?"
+        r"(?:\d{1,3}(?:[.,']\d{3})+|\d{1,9})(?:[.,]\d\d(?![\d%]))(?![\w%])"
+    ),
+}
+_SUM_TO_PAY = re.compile(r"(?i)\b(?:pay|transfer|send|refund|wire)\s+(?:[^\W\d]+\s+){0,2}[^\s\w]?\d[\d.,']*")
+_NO_MARKS = str.maketrans("", "", ".,")
+
+
 class Goal:
     """What the user asked for (goal and messages), and what every trusted or vetted block says besides."""
 
@@ -173,6 +189,8 @@ class Goal:
         self.known: set[bytes] = set()
         self.asked: set[bytes] = set()
         self.proper_names: frozenset[bytes] = frozenset()
+        # By slot, the values that the user's own words have for it.
+        self.slots: dict[str, frozenset[str]] = {}
 
     def add(self, data: bytes, *, asks: bool, vetted: bool = False) -> None:
         """Take in a text; with `asks` it is the user's own, with `vetted` one that a person has vouched for."""
@@ -195,6 +213,9 @@ class Goal:
         self.asked_text += text + "\n"
         names = _PROPER_NAME.findall(self.asked_text)
         self.proper_names = frozenset(name.lower().encode("utf-8", "ignore") for name in names)
+        # Of all amounts only one right behind the verb is the sum to pay.
+        texts = {"amount": "\n".join(_SUM_TO_PAY.findall(self.asked_text))}
+        self.slots = {slot: frozenset(values_of_slot(slot, texts.get(slot, self.asked_text))) for slot in SLOTS}
 
     @property
     def asks_to_answer(self) -> bool:
@@ -204,6 +225,18 @@ class Goal:
     def asks_for_kind(self, kind: str) -> bool:
         """Return whether the user asks for this kind of effect, by the words of its row."""
         return is_asked_by(kind, self.wishes)
+
+    def forbids(self, kind: str) -> bool:
+        """Return whether the user forbids this kind altogether."""
+        return kind in self.forbidden_kinds
+
+    def differs(self, slot: str, text: str) -> str:
+        """Return a value that the user's words have for a slot, where a text has none of them but another one."""
+        if slot == "payee":
+            names = {name.decode() for name in self.proper_names}
+            return min(names) if names and text.lower() not in names else ""
+        wished, values = self.slots.get(slot, frozenset()), set(values_of_slot(slot, text))
+        return min(wished) if wished and values and wished.isdisjoint(values) else ""
 
     def asks_for_tool(self, tool: str) -> bool:
         """Return whether what the user asked for names what this tool does, verb and object."""
@@ -275,6 +308,20 @@ class Goal:
         start = rb"(?<![a-z0-9-])" if host == domain else rb"(?<![a-z0-9.-])(?:www\.)?"
         written = start + re.escape(domain) + rb"(?![a-z0-9_%+@-]|\.[a-z0-9])"
         return re.search(written, self.written) is not None
+
+
+def values_of_slot(slot: str, text: str) -> Iterator[str]:
+    """Yield the values that a text has for a slot, each written in one way."""
+    for match in SLOTS[slot].finditer(text):
+        value = (
+            re.sub(r"[\s()/$\u20ac\u00a3'-]|[a-z]{3,}$", "", match[0].lower())
+            if slot != "mailbox"
+            else match[0].lower()
+        )
+        if slot == "amount":
+            whole, _, cents = re.sub(r"[.,](?=\d\d?$)", "#", re.sub(r"[a-z]+", "", value)).partition("#")
+            value = f"{whole.translate(_NO_MARKS)}.{cents:0<2}"
+        yield value
 
 
 def names_of(target: str) -> list[str]:

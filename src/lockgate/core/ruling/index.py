@@ -13,8 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from lockgate.core.ruling.targets import AddressBook, add_to_book
-from lockgate.core.ruling.value_pieces import Candidate
+from lockgate.core.ruling.candidates import Candidate
 from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.text.imperatives import ORDER_REACH, Order, order_from_cue, prepare, split_words
 from lockgate.core.text.scanner import ScannedPart, Scanner, character_span
@@ -242,8 +241,6 @@ class Index:
     def __init__(self) -> None:
         self.readings: list[IndexedReading] = []
         self.words: set[bytes] = set()
-        self._book: AddressBook = {}
-        self._booked = 0
         # By tool, how many readings were asked, the orders that they hold for it, and what finding them cost.
         self._tools: dict[str, tuple[int, list[tuple[IndexedReading, Order]], int]] = {}
 
@@ -251,16 +248,6 @@ class Index:
         """Take in a reading of the latest block."""
         self.readings.append(reading)
         self.words.update(reading.words)
-
-    @property
-    def addresses(self) -> AddressBook:
-        """The hosts and mailboxes of all texts by what they look like."""
-        for reading in self.readings[self._booked :]:
-            # In a reading with folded letters stand names that no one wrote.
-            if reading.text.part.how == "raw":
-                add_to_book(self._book, reading.block, reading.text.prepared)
-        self._booked = len(self.readings)
-        return self._book
 
     def find(self, candidate: Candidate, budget: WorkBudget, first: int = 0) -> Iterator[Places]:
         """Yield the readings that hold a candidate, from the block at this position on."""

@@ -37,19 +37,18 @@ from lockgate.core.errors import printable
 from lockgate.core.ruling.argument_scan import ArgumentScan, join_leaves, scan_arguments
 from lockgate.core.ruling.arguments import Leaf, list_names, sink_from_argument
 from lockgate.core.ruling.arguments import flatten_arguments as flatten_arguments
-from lockgate.core.ruling.context import BlockNote, Context
-from lockgate.core.ruling.decide import EffectCheck, EffectFindings, Width, is_configured_remote, is_dictated
+from lockgate.core.ruling.context import Context
+from lockgate.core.ruling.decide import Checked, EffectCheck, Width
 from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity, effect
 from lockgate.core.ruling.effects.effects_of_call import effects_of, own_effects_of
 from lockgate.core.ruling.effects.sql import without_removals
 from lockgate.core.ruling.effects.tool_arguments import names_file
-from lockgate.core.ruling.explanations import CARRIED, EFFECT, FORBIDDEN, LOOKALIKE
+from lockgate.core.ruling.explanations import CARRIED, EFFECT, FORBIDDEN
 from lockgate.core.ruling.goal import may_be_delegated
 from lockgate.core.ruling.policy import Policy
-from lockgate.core.ruling.provenance import MAX_ORIGINS, NOTHING_TRACED, OriginLookup, OriginTrace
+from lockgate.core.ruling.provenance import MAX_ORIGINS
 from lockgate.core.ruling.scope.border import border_from_scope
 from lockgate.core.ruling.scope.crossings import find_crossings
-from lockgate.core.ruling.second_look import find_tokens
 from lockgate.core.ruling.self_protection import find_tampering, findings_from_effects, is_unrelated
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import read_tool_name, tool_risk
@@ -75,19 +74,9 @@ HARD_RULES = (
 _DOOR_RULES = {FORBIDDEN, *(EFFECT + name for name, kind in KINDS.items() if kind.severity is Severity.OPENS_A_DOOR)}
 # What a call writes into records and files of the user's own goes to no other party.
 _STAYS_HERE = frozenset({"changes-record", "deletes-record", "edits-project", "looks", "weakens-setting"})
-# Of what is quoted the goal has to say that it is an attack: prices and marks in code are called quotes as well.
-_QUOTES = frozenset(b"quote quotes quoted quoting quotation quotations verbatim zitat zitate zitiere zitieren".split())
-# A goal with one of these is about attacks, whatever it wants written.
-_ATTACKS_ONLY = (b" prompt injection", b" jailbreak")
-_ATTACKS = frozenset(
-    b"angriff angriffe attack attacks injection injections jailbreak jailbreaks phishing prompt prompts threat "
-    b"threats".split()
-)
 _QUERY = re.compile(r"://[^\s\"'<>?]{1,255}\?([^\s\"'<>]{1,2000})")
 _ARGUMENTS_CUT = Finding("cap:arguments", "arguments", 0, 0)
-_CALL_SYNTAX, _DROPS_TABLES = "seed:call-syntax", "execution:drop-tables"
-# A whole word and a name right before the bracket: "recall notice (2 pages)" spells out no call.
-_CALL_IN_TEXT = re.compile(rb"\b(?:execute|run|call)\b[^\n(]{0,400}(?<=\w)\(", re.IGNORECASE)
+_DROPS_TABLES = "execution:drop-tables"
 
 
 class Stage(StrEnum):
@@ -134,8 +123,7 @@ class EscalatedCall(NamedTuple):
 class _Review:
     """One call on its way through steps 0 to 5: the facts about it, and what was found so far.
 
-    `always` are the findings of step 0, `ordered` what an order names in a call that seems harmless. `scan` and
-    `delegated` are None until a step has needed them.
+    `always` are the findings of step 0. `scan` and `delegated` are None until a step has needed them.
     """
 
     context: Context
@@ -154,7 +142,6 @@ class _Review:
     effects: tuple[Effect, ...] = ()
     read: tuple[Effect, ...] = ()
     delegated: frozenset[str] | None = None
-    ordered: list[Leaf] = field(default_factory=list)
 
     @property
     def is_paranoid(self) -> bool:
@@ -263,15 +250,14 @@ def begin(
             return passed
     # 3. and 4. Patterns and encodings in the arguments.
     patterns, encoded, decoded = _check_arguments(review)
-    # 5. Origins. Before the blocks' patterns: broad rules count only in blocks that the call takes a value from.
-    unasked = _check_unasked_effects(review)
-    traced = _check_origins(review, decoded, unasked.meant)
-    if traced.capped or unasked.capped:
+    # 5. Origins.
+    checked = _check_origins(review, decoded)
+    if checked.capped:
         patterns.append(Finding("cap:values", "arguments", 0, 0))
     # 3. and 4. Patterns and encodings in the recent untrusted blocks.
-    _check_blocks(review, traced, patterns, encoded)
+    _check_blocks(review, checked, patterns, encoded)
     # Nothing: CONTINUE. Anything: one tier up.
-    return _conclude(review, patterns, encoded, traced, unasked)
+    return _conclude(review, patterns, encoded, checked)
 
 
 def _risk_from_name(call: ToolCall, policy: Policy, text: str) -> Risk:
@@ -328,7 +314,7 @@ def _check_context(review: _Review) -> Decision | None:
         return None
     if review.context.has_vetted_text:
         review.effects = review.read_effects()
-        if review.severity is Severity.OPENS_A_DOOR and _check_unasked_effects(review).findings:
+        if review.severity is Severity.OPENS_A_DOOR and _check_origins(review).findings:
             return None
     return Decision(Action.CONTINUE, 1, Reason.NO_UNTRUSTED_CONTENT, review.risk)
 
@@ -340,25 +326,9 @@ def _check_effects(review: _Review) -> Decision | None:
         review.effects = (effect("unknown-act", review.call.tool), *review.effects)
     only_looks = review.severity is Severity.LOOKS and not review.call.findings and not review.is_to_the_letter
     review.risk = Risk.LOW if only_looks else Risk.HIGH
-    if review.severity < Severity.REACHES_OUT and (ordered := _find_ordered(review)):
-        review.ordered, review.risk = ordered, Risk.HIGH
-        review.effects = (effect("unknown-act", ordered[0].text, argument=ordered[0].argument), *review.effects)
     if review.may_pass_early and review.risk is Risk.LOW:
         return Decision(Action.CONTINUE, 1, Reason.LOW_RISK_TOOL, review.risk, effects=review.effects)
     return None
-
-
-def _find_ordered(review: _Review) -> list[Leaf]:
-    """Return what a call that seems harmless is aimed at, where an order in untrusted text names it."""
-    context = review.context
-    aims = find_tokens(review.leaves, context.project, context.activity.written)
-    if not aims:
-        return []
-    lookup = OriginLookup(review.call.tool, aims, context.goal, review.find_delegated())
-    traced = lookup.trace(context.index, review.first_recent)
-    named = {finding.excerpt for finding in traced.signals if finding.rule == "origin:value-in-order"}
-    # What could not be compared to the end may be ordered.
-    return [aim for aim in aims if traced.capped or aim.text[:120] in named]
 
 
 def _check_arguments(review: _Review) -> ArgumentScan:
@@ -396,56 +366,41 @@ def _is_told_by_effects(review: _Review, finding: Finding) -> bool:
 def _counts_for_light_work(review: _Review, finding: Finding) -> bool:
     """Return whether a finding in the arguments counts for a call that only works inside the project.
 
-    Text that speaks to an agent counts where it was copied from untrusted text, not where the agent wrote it.
+    Text that speaks to an agent counts where it is hidden: a file of the project may quote anything.
     """
     # By its rule: the scan of the arguments may have the same hit with another span.
     if finding.rule.startswith("cap:") or any(finding.rule == other.rule for other in review.always):
         return True
     rule = RULES_BY_ID.get(finding.rule)
-    if rule is None or rule.scope is not Scope.AGENT or finding.reading != "raw":
-        return rule is not None and rule.scope is Scope.AGENT
-    goal = review.context.goal
-    is_about_attacks = any(words in goal.asked_folded for words in _ATTACKS_ONLY)
-    if is_about_attacks or not (_QUOTES.isdisjoint(goal.asked) or _ATTACKS.isdisjoint(goal.asked)):
-        # The user wants what such a text says, in a file that no agent obeys.
-        return False
-    text = next((leaf.text for leaf in review.leaves if leaf.argument == finding.where), "")
-    # To the end of the word in which the match ends.
-    return review.is_copied(finding.excerpt + re.split(r"\W", text[finding.end : finding.end + 40], maxsplit=1)[0])
+    return rule is not None and rule.scope is Scope.AGENT and finding.reading != "raw"
 
 
-def _check_origins(review: _Review, decoded: list[Leaf], meant: frozenset[str]) -> OriginTrace:
-    """5. Return where the call's values come from, and which of them an order in untrusted text names."""
-    if review.is_light_work:
-        return NOTHING_TRACED
-    leaves = review.leaves
-    if review.is_command_or_file:
-        # Only what a command or a file is aimed at.
-        aimed = [effect for effect in review.reaching if effect.target and not is_configured_remote(effect)]
-        leaves = [*dict.fromkeys([Leaf(effect.argument, effect.target) for effect in aimed] + review.ordered)]
-    goal, delegated, only_requests = review.context.goal, review.find_delegated(), review.only_requests
-    lookup = OriginLookup(review.call.tool, leaves + decoded, goal, delegated, meant=meant, only_requests=only_requests)
-    return lookup.trace(review.context.index, review.first_recent)
+def _check_origins(review: _Review, decoded: Sequence[Leaf] = ()) -> Checked:
+    """5. Return the effects that the user did not ask for, and the values that an order in untrusted text names."""
+    if not review.reaching and not review.is_paranoid and review.width is Width.NARROW:
+        return Checked()
+    check = EffectCheck(
+        review.context,
+        review.call.tool,
+        review.first_recent,
+        review.find_delegated(),
+        [*review.leaves, *decoded],
+        review.policy.is_own,
+        only_requests=review.only_requests,
+        only_effects=review.is_command_or_file,
+    )
+    return check.find(review.effects, review.width)
 
 
-def _check_unasked_effects(review: _Review) -> EffectFindings:
-    """5. Return the effects that the user did not ask for."""
-    if not review.reaching:
-        return EffectFindings()
-    first, delegated = review.first_recent, review.find_delegated()
-    check = EffectCheck(review.context, review.call.tool, first, delegated, review.leaves, review.policy.is_own)
-    return check.find(review.effects)
-
-
-def _check_blocks(review: _Review, traced: OriginTrace, patterns: list[Finding], encoded: list[Finding]) -> None:
-    """3. and 4. Add what was found in recent untrusted blocks when they arrived."""
+def _check_blocks(review: _Review, checked: Checked, patterns: list[Finding], encoded: list[Finding]) -> None:
+    """3. and 4. Add what was found in recent untrusted blocks when they arrived; broad rules with strict patterns."""
     context, policy = review.context, review.policy
     if review.is_light_work and not review.is_to_the_letter:
         return
-    notes = [*context.alarms, *context.encoded, *_related_notes(review, traced)]
+    notes = [*context.alarms, *context.encoded, *(context.broad if policy.strict_patterns else ())]
     # A link that an alarming text does not name is not followed because of it; what stayed unread may name any.
     only_named = bool(notes) and not policy.strict_patterns and review.only_requests
-    named = {origin.block for origin in traced.origins}
+    named = {origin.block for origin in checked.origins}
     for note in notes:
         is_off = note.phrase and policy.unsafe_disable_phrase_rules
         is_related = not only_named or note.block in named or note.rule.startswith("cap:")
@@ -453,44 +408,23 @@ def _check_blocks(review: _Review, traced: OriginTrace, patterns: list[Finding],
             (encoded if note.rule.startswith("encoded:") else patterns).append(context.locate_finding(note))
 
 
-def _related_notes(review: _Review, traced: OriginTrace) -> list[BlockNote]:
-    """Return broad findings in blocks: in the passages this call takes a value from, or all with strict patterns.
-
-    What is known to be a command or a file is ruled by its effects: source text has broad signs everywhere.
-    """
-    context = review.context
-    if review.policy.strict_patterns:
-        return [note for notes in context.broad.values() for note in notes]
-    if review.is_command_or_file and not traced.signals:
-        return []
-    notes: dict[tuple[str, str], BlockNote] = {}
-    for reading, start, end in traced.related:
-        passage = reading.text.part.data[start:end]
-        for note in context.broad.get(reading.block, ()):
-            key, is_call = (note.block, note.rule), note.rule != _CALL_SYNTAX or _CALL_IN_TEXT.search(passage)
-            if key not in notes and is_call and context.is_in_passage(note, passage):
-                notes[key] = note
-    return list(notes.values())
-
-
 def _conclude(
-    review: _Review, patterns: list[Finding], encoded: list[Finding], traced: OriginTrace, unasked: EffectFindings
+    review: _Review, patterns: list[Finding], encoded: list[Finding], checked: Checked
 ) -> Decision | EscalatedCall:
     """Return CONTINUE where steps 3 to 5 found nothing, else the question for the tiers above."""
-    origins = (unasked.origins + traced.origins)[:MAX_ORIGINS]
-    has_origin = traced.signals or unasked.origins or any(found.rule == LOOKALIKE for found in unasked.findings)
+    origins = checked.origins[:MAX_ORIGINS]
     reasons = (
         (patterns, Reason.SUSPICIOUS_PATTERN),
         (encoded, Reason.ENCODED_CONTENT),
-        (has_origin, Reason.UNTRUSTED_ORIGIN),
-        (unasked.findings, Reason.UNASKED_EFFECT),
+        (checked.has_origin, Reason.UNTRUSTED_ORIGIN),
+        (checked.findings, Reason.UNASKED_EFFECT),
         (review.is_paranoid, Reason.PARANOID_MODE),
-        (review.width is Width.WIDE and (Width.WIDE in unasked.asks or _is_dictated(review)), Reason.UNNAMED_TARGET),
+        (review.width in checked.asks, Reason.UNNAMED_TARGET),
     )
     reason = next((reason for is_given, reason in reasons if is_given), None)
     if reason is None:
         return Decision(Action.CONTINUE, 1, Reason.NO_RED_FLAGS, review.risk, origins=origins, effects=review.effects)
-    findings = (*unasked.findings, *patterns, *encoded, *traced.signals)
+    findings = (*checked.findings, *patterns, *encoded, *checked.signals)
     findings += _find_carried(review.context, findings, origins)
     return EscalatedCall(
         review.call,
@@ -499,16 +433,9 @@ def _conclude(
         findings,
         origins,
         effects=review.effects,
-        gives_away_unasked=unasked.is_payee_told or _gives_away_unasked(review),
+        gives_away_unasked=checked.is_payee_told or _gives_away_unasked(review),
         width=review.width,
     )
-
-
-def _is_dictated(review: _Review) -> bool:
-    """Return whether a text dictates one of the call's commands word for word."""
-    commands = [leaf.text for leaf in review.leaves if sink_from_argument(leaf.argument) == "command"]
-    may_count = review.severity is not Severity.LOOKS
-    return may_count and any(is_dictated(command, review.context, review.first_recent) for command in commands)
 
 
 def _find_carried(context: Context, findings: Sequence[Finding], origins: Sequence[Origin]) -> tuple[Finding, ...]:

@@ -1,261 +1,386 @@
-"""Where the pieces of a call came from, and whether an order in untrusted text asked for them.
+"""Who names a value of a call: the user, the project, untrusted text, or no one. One look-up with one answer.
 
 A value that stands in the goal is the user's own. A value that stands only in untrusted text may still be ordinary:
-agents copy addresses, ids and names from what they read all day. What is not ordinary is a value that stands in (or
-beside) a sentence that gives orders, or a tool that such a sentence names by verb and object, when the goal asked for
-neither. Those are the signals below; all of them escalate, none of them blocks.
+agents copy addresses, ids and names from what they read all day. What it says depends on the place: a field of a
+record, a sentence, or an order, which is a sentence that gives orders to whoever reads it.
 
 All comparisons are made on folded words (lower case, no punctuation, quoting or wrapping), so that a value survives
-being re-wrapped, quoted, escaped or dumped as YAML. Decoded readings of either side count as well.
+being re-wrapped, quoted, escaped or dumped as YAML. Decoded readings of the texts count as well.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from itertools import islice, takewhile
 from typing import NamedTuple
 
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
-from lockgate.core.ruling.goal import COMMON, SMALL_WORDS, Goal, intent_of, is_imitation
-from lockgate.core.ruling.index import SENTENCE_STEPS, Index, IndexedReading, Places
+from lockgate.core.ruling.candidates import STOP_WORDS, Candidate, find_candidates
+from lockgate.core.ruling.context import Context
+from lockgate.core.ruling.effects.effect import KINDS, Effect
+from lockgate.core.ruling.goal import COMMON, SMALL_WORDS, hands_over, intent_of, is_word_for_kind
+from lockgate.core.ruling.index import IndexedReading, Places
 from lockgate.core.ruling.targets import text_behind_accounts
 from lockgate.core.ruling.tool_risk import tool_words
-from lockgate.core.ruling.value_pieces import (
-    MAX_LINE,
-    MAX_PIECES,
-    STOP_WORDS,
-    Candidate,
-    ComparedValue,
-    find_candidates,
-    prepare_values,
-)
 from lockgate.core.ruling.work_budget import WorkBudget
-from lockgate.core.text.imperatives import WORD_BYTES, Order, order_from_cue, split_words
-from lockgate.core.vocabulary import Finding, Origin
+from lockgate.core.tables import read_table
+from lockgate.core.text.imperatives import NOUN_VERBS, PLAIN_VERBS, WORD_BYTES, Order, prepare, split_words
+from lockgate.core.vocabulary import Finding, Origin, Severity
 
+GROUPS = {
+    name: frozenset(kinds.split())
+    for name, kinds in read_table(__package__, "decide.tbl", "groups", ("group", "kinds"))
+}
 MAX_ORIGINS = 64
 # A call with more words of its own than this is judged by them, not by its tool's name alone; fewer words around a
 # value than this are a label, not a sentence.
 _FEW_WORDS = 4
-# What stands within this many characters of a value is the same passage: a broad rule counts there.
-_PASSAGE = 80
-# Steps for looking at one text that holds a value, and for broad rules at the passage around it.
-_ORIGIN_STEPS = 24
-_MAX_SHOWN, MAX_SENTENCE, _MAX_EXCERPT = 120, 240, 160
-
+# Steps for looking at one text that holds a value, and at what stands around one place.
+_ORIGIN_STEPS, _PLACE_STEPS = 24, 2
+_MAX_SHOWN, MAX_SENTENCE, _MAX_EXCERPT, _MAX_LINE = 120, 240, 160, 160
+_MOST_LOOKED_UP, _SHORTEST_DICTATED = 4, 8
 # Names and phrases stand beside orders all the time; an id, an address or a path is hardly there by chance.
 _DISTINCTIVE = re.compile(rb"[0-9@_/\\\\]")
 # Without any of these a sentence of some length is hardly English.
 _ENGLISH = frozenset(b"the to of and is it for with at from this that please you your be".split())
 _ADDRESS_SINKS = ("recipient", "url", "account")
-_RECIPIENT_SINKS = ("recipient", "account")
 # The verbs with which a text orders a request, whichever tool makes it.
 _REQUEST_VERBS = intent_of("web_fetch")[0] | {b"curl", b"get", b"wget"}
-
-# From where to where a reading of a block is related to a call.
-RelatedPassage = tuple[IndexedReading, int, int]
-
-
-class OriginTrace(NamedTuple):
-    """What the origins of a call say: where each piece stands, what drives it, and which passages it is related to.
-
-    `related` are the passages that a value of this call fills a sink from: the block they stand in, and from where to
-    where. A block with an order that names the tool is related as a whole.
-    """
-
-    origins: tuple[Origin, ...] = ()
-    signals: tuple[Finding, ...] = ()
-    related: tuple[RelatedPassage, ...] = ()
-    capped: bool = False
+_INSTALLING = re.compile(rb"\b(?:install|add|package|module|librar|depend|require|pip|npm|yarn|gem|cargo|crate|import)")
+# The strongest first. `owner` is a record of somebody whom the user names, or the sender whom the user wants answered.
+STRENGTH = ("order", "text", "record", "owner", "nowhere")
 
 
-NOTHING_TRACED = OriginTrace()
+class Trace(NamedTuple):
+    """Who names a value, and where untrusted text does; the signal says which kind of order it stands in or beside."""
+
+    named_by: str
+    origin: Origin | None = None
+    signal: str = ""
+    is_told: bool = False
 
 
-class OriginLookup:
+class Lookup:
     """One call's look-up over the recent untrusted blocks.
 
-    `delegated` are the blocks whose orders the user told the agent to follow: they give no signal. `meant` are values
-    that the user means, however untrusted text names them: they give none either. With `only_requests` the call does no
-    more than follow a link: an order about something else is none for it, and an order to follow the link is one,
-    whichever tool does it.
+    `delegated` are the blocks whose orders the user told the agent to follow: they give no signal. With `only_requests`
+    the call does no more than follow a link: an order about something else is none for it, and an order to follow the
+    link is one, whichever tool does it.
     """
 
     def __init__(
         self,
+        context: Context,
         tool: str,
-        leaves: Sequence[Leaf],
-        goal: Goal,
+        first: int = 0,
         delegated: frozenset[str] = frozenset(),
+        leaves: Sequence[Leaf] = (),
         *,
-        meant: frozenset[str] = frozenset(),
         only_requests: bool = False,
     ) -> None:
-        self._tool, self._goal = tool, goal
-        self._delegated, self._meant, self._only_requests = delegated, meant, only_requests
+        self._context, self._goal, self._index = context, context.goal, context.index
+        self._tool, self._first, self._delegated, self._only_requests = tool, first, delegated, only_requests
         self._verbs, self._objects = intent_of(tool)
-        self._is_asked_for = goal.asks_for_tool(tool)
-        self._values = prepare_values(leaves)
-        self._budget = WorkBudget(0)
-        # Origins with a signal, and without; the signals, and the passages that the call is related to.
-        self._driven: list[Origin] = []
+        self._is_asked_for = context.goal.asks_for_tool(tool)
+        size = sum([len(reading.text.prepared) for reading in context.readings])
+        self.budget = WorkBudget(size + sum([len(leaf.text) for leaf in leaves]))
+        # Every place where a value stands, those in orders first.
+        self._ordered: list[Origin] = []
         self._origins: list[Origin] = []
-        self._signals: dict[tuple[str, str], Finding] = {}
-        self._related: list[RelatedPassage] = []
+        self.signals: dict[tuple[str, str], Finding] = {}
+        self._traces: dict[tuple[Leaf, str], Trace] = {}
 
-    def trace(self, index: Index, first: int = 0) -> OriginTrace:
-        """Look every piece up in the blocks from this position on, oldest first."""
-        candidates, capped = find_candidates(self._values, index.words)
-        has_tool_orders = self._may_have_tool_orders(index)
-        if not candidates and not capped and not has_tool_orders:
-            return NOTHING_TRACED
-        self._budget = budget = WorkBudget(compared_size(self._values, index.readings))
-        for candidate in candidates:
-            if budget.is_spent:
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        return tuple(dict.fromkeys(self._ordered + self._origins))[:MAX_ORIGINS]
+
+    def trace(self, leaf: Leaf, effect: Effect | None = None, *, addresses_only: bool = False) -> Trace:
+        """Return who names a value, or the target of an effect, in untrusted text; nowhere, where the user does."""
+        key = leaf, "" if effect is None else effect.kind
+        if key not in self._traces:
+            self._traces[key] = self._trace(leaf, effect, addresses_only=addresses_only)
+        return self._traces[key]
+
+    def has_traced(self, text: str) -> bool:
+        """Return whether a value was looked for as the target of an effect."""
+        return any(leaf.text == text and kind for leaf, kind in self._traces)
+
+    def _trace(self, leaf: Leaf, effect: Effect | None, *, addresses_only: bool) -> Trace:
+        best = Trace("nowhere")
+        is_door = effect is not None and effect.severity is Severity.OPENS_A_DOOR
+        handed = frozenset() if is_door else self._delegated
+        for candidate in find_candidates(leaf, self._index.words):
+            if self.budget.is_spent:
                 break
-            if holding := list(index.find(candidate, budget, first)):
-                self._trace_candidate(candidate, holding)
-        if has_tool_orders and not budget.is_spent:
-            self._add_tool_orders(index, first)
-        return OriginTrace(
-            tuple((self._driven + self._origins)[:MAX_ORIGINS]),
-            tuple(self._signals.values()),
-            tuple(self._related),
-            capped or budget.is_spent,
-        )
-
-    def _trace_candidate(self, candidate: Candidate, holding: list[Places]) -> None:
-        """Add an origin for each block that holds a value, and a signal where an order names the value."""
-        known = self._goal.contains_value(candidate, self._budget)
-        exact, sink = self._text_of(candidate), sink_from_argument(candidate.leaf.argument)
-        is_related = bool(sink) and not known and candidate.leaf.text not in self._meant
-        reach = len(candidate.needle) + _PASSAGE
-        seen_blocks: set[str] = set()
-        driven_blocks: set[str] = set()
-        for held in takewhile(lambda _: self._budget.take(_ORIGIN_STEPS), holding):
-            block, (_, at) = held.reading.block, held.spans[0]
-            signal, order = ("", None) if known else self._signal_in_block(candidate, held, sink)
-            if order is None and (not candidate.is_distinctive or block in seen_blocks):
+            is_aimed = candidate.is_address or sink_from_argument(leaf.argument) in _ADDRESS_SINKS
+            if addresses_only and not (is_aimed or candidate.is_number):
                 continue
-            seen_blocks.add(block)
-            if signal or len(self._origins) < MAX_ORIGINS:
-                origin = origin_from_places(candidate, held, exact, self._budget, order, sink, known=known)
-                # Another reading of the same block says nothing new.
-                if not signal:
-                    self._origins.append(origin)
-                elif block not in driven_blocks:
-                    self._driven.append(origin)
-                    driven_blocks.add(block)
+            known = self._is_known(candidate, effect)
+            seen: set[str] = set()
+            for held in self._index.find(candidate, self.budget, self._first):
+                if not self.budget.take(_ORIGIN_STEPS) or self._is_echo(candidate, held, is_seen=bool(seen)):
+                    continue
+                is_handed = held.reading.block in handed
+                named_by, signal, order = "nowhere", "", None
+                if not known and not is_handed:
+                    named_by, signal, order = self._read_place(candidate, held, effect)
+                if (
+                    not signal
+                    and (held.reading.block in seen or not candidate.is_distinctive)
+                    and named_by == "nowhere"
+                ):
+                    continue
+                seen.add(held.reading.block)
+                origin = self._origin(candidate, held, leaf, order, effect, known=known)
+                (self._ordered if signal else self._origins).append(origin)
                 if signal:
-                    finding = Finding(signal, origin.argument, origin.start, origin.end, origin.how, origin.value)
-                    self._signals.setdefault((signal, origin.argument), finding)
-            if is_related and len(self._related) < MAX_PIECES:
-                self._related.append((held.reading, max(0, at - _PASSAGE), at + reach))
+                    rule = Finding(signal, leaf.argument, origin.start, origin.end, origin.how, origin.value)
+                    self.signals.setdefault((signal, leaf.argument), rule)
+                if STRENGTH.index(named_by) < STRENGTH.index(best.named_by):
+                    is_told = effect is not None and is_in_sentence(candidate, held, self.budget)
+                    best = Trace(named_by, origin, signal, is_told)
+        return best
 
-    def _text_of(self, candidate: Candidate) -> str:
-        """Return a piece as it is written in the argument."""
-        text, written = candidate.leaf.text, candidate.piece.decode("utf-8", "replace")
-        self._budget.take_pass(len(text))
-        at = text.lower().find(written)
-        return text[at : at + len(written)] if at >= 0 else written
+    def is_in_text(self, name: str) -> bool:
+        """Return whether untrusted text has all words of a name."""
+        return self._index.words.issuperset(split_words(prepare(name.encode("utf-8", "ignore"))))
 
-    def _signal_in_block(self, candidate: Candidate, held: Places, sink: str) -> tuple[str, Order | None]:
+    def _is_known(self, candidate: Candidate, effect: Effect | None) -> bool:
+        """Return whether the user or a trusted text says a value."""
+        if effect is None:
+            return self._goal.contains_value(candidate, self.budget)
+        if effect.severity is Severity.OPENS_A_DOOR:
+            is_said = not candidate.is_address and self._goal.says_all(split_words(candidate.piece))
+            # `crontab` is what every order about a job says.
+            return is_said or is_word_for_kind(effect.kind, candidate.leaf.text)
+        is_word = not re.search(rb"[./@]", candidate.piece)
+        return is_word and self._goal.contains_value(candidate, self.budget)
+
+    def _is_echo(self, candidate: Candidate, held: Places, *, is_seen: bool) -> bool:
+        """Return whether a text only repeats what the agent's own call had carried, before any text named it."""
+        asked = self._context.produced_by.get(held.reading.block, "")
+        return not is_seen and bool(asked) and candidate.piece in prepare(asked.encode("utf-8", "ignore"))
+
+    # --- one place
+
+    def _read_place(self, candidate: Candidate, held: Places, effect: Effect | None) -> tuple[str, str, Order | None]:
+        """Return what a place makes of a value, the signal, and the order."""
+        if effect is None:
+            signal, order = self._signal_in_block(candidate, held)
+            return ("order" if signal else "nowhere"), signal, order
+        if effect.severity is Severity.OPENS_A_DOOR:
+            return self._read_place_of_door(candidate, held, effect)
+        carried = self._context.carried.get(held.reading.block)
+        if carried is not None and carried.is_firm and carried.is_ordered:
+            return "order", "", None
+        if not self._is_telling(effect, candidate, held):
+            signal, order = self._signal_in_block(candidate, held)
+            return ("order" if signal else "nowhere"), signal, order
+        if (
+            len(held.spans) > _MANY_PLACES
+            and KINDS[effect.kind].by_target
+            and effect.kind not in GROUPS["given by records"]
+        ):
+            # The text is enough of a reason: a log with thousands of lines about a host need not be read for orders.
+            return "record", "", None
+        is_ordered = held.is_ordered(candidate, self.budget)
+        if is_form_field(effect) and next(held.reading.text.find_cues_near(held.spans), None) is not None:
+            # "Fill in the address of the record above": beside an order a record is a part of it.
+            is_ordered = True
+        is_prose = is_in_sentence(candidate, held, self.budget)
+        if effect.kind in GROUPS["given by records"] or is_form_field(effect):
+            if self._is_owner_named(candidate, held, effect, is_ordered=is_ordered):
+                return "owner", "", None
+            if not is_ordered and not is_prose and effect.kind != "pays" and len(held.spans) < _MAX_PLACES:
+                return "record", "", None
+        signal, order = self._signal_in_block(candidate, held)
+        return ("order" if signal else "text" if is_prose or is_ordered else "record"), signal, order
+
+    def _read_place_of_door(self, candidate: Candidate, held: Places, effect: Effect) -> tuple[str, str, Order | None]:
+        signal, order = self._signal_in_block(candidate, held)
+        if signal or held.is_ordered(candidate, self.budget):
+            return "order", signal, order
+        may_be_told = candidate.is_distinctive and effect.kind not in GROUPS["file"]
+        is_handed = held.reading.block in self._context.find_delegated()
+        is_told = may_be_told and not is_handed and is_in_sentence(candidate, held, self.budget)
+        return ("text" if is_told else "nowhere"), "", None
+
+    def _is_telling(self, effect: Effect, candidate: Candidate, held: Places) -> bool:
+        """Return whether a place in a text is evidence that the target was taken from it; a plain word hardly is."""
+        if effect.kind not in GROUPS["package"] or not candidate.is_plain_word:
+            is_short_number = candidate.is_number and len(candidate.piece) < 6
+            return candidate.is_distinctive or (effect.kind in GROUPS["package"] and not is_short_number)
+        text = held.reading.text.prepared
+        return any(_INSTALLING.search(text[max(0, at - _NEAR) : at]) for at, _ in held.spans[:64])
+
+    def _signal_in_block(self, candidate: Candidate, held: Places) -> tuple[str, Order | None]:
         """Return the strongest thing that makes this value look ordered, and the sentence that orders it."""
-        if held.reading.block in self._delegated or candidate.leaf.text in self._meant:
-            return "", None
+        sink = sink_from_argument(candidate.leaf.argument)
         is_addressed = sink in _ADDRESS_SINKS or candidate.is_address
         weaker: tuple[str, Order | None] = ("", None)
-        for order, is_inside in held.find_orders(candidate, self._budget):
+        if candidate.is_number and len(held.spans) > _MANY_PLACES:
+            return weaker
+        for order, is_inside in held.find_orders(candidate, self.budget):
             signal = self._signal_in_order(candidate, order, is_inside=is_inside, is_addressed=is_addressed)
             if signal == "origin:value-in-order":
                 return signal, order
             if signal:
                 weaker = (signal, order)
-        is_unasked = candidate.is_distinctive and sink in _RECIPIENT_SINKS and not self._is_asked_for
-        if not weaker[0] and is_unasked:
-            ends = takewhile(lambda _: self._budget.take(SENTENCE_STEPS), (end for _, end in held.spans))
-            if is_in_sentence(candidate, held, self._budget) or any(_is_told(held, end, candidate) for end in ends):
-                return "origin:unasked-recipient", None
+        is_unasked = candidate.is_distinctive and sink in ("recipient", "account") and not self._is_asked_for
+        if not weaker[0] and is_unasked and is_in_sentence(candidate, held, self.budget):
+            return "origin:unasked-recipient", None
         return weaker
 
     def _signal_in_order(self, candidate: Candidate, order: Order, *, is_inside: bool, is_addressed: bool) -> str:
         """Return what one order in or beside which a value stands makes of the value; empty for nothing."""
+        around = order.words if is_inside else order.words.union(order.reach.split())
         has_verb = not self._verbs.isdisjoint(order.words)
         if candidate.is_number:
-            is_meant = self._means_number(candidate, order, is_inside=is_inside, has_verb=has_verb)
+            # An order means a number if it has the tool's verb, and its object or the argument's name.
+            named = (word.encode() for word in tool_words(candidate.leaf.argument.rpartition(".")[2]))
+            is_named = not around.isdisjoint(named)
+            is_meant = has_verb and (is_named or (is_inside and not self._objects.isdisjoint(around)))
             return "origin:number-in-order" if is_meant else ""
         if candidate.is_plain_word:
             # In an order in another language the tool's English verb cannot stand; a name that the call goes to can.
             is_ordered = has_verb or (is_addressed and _ENGLISH.isdisjoint(order.words))
             return "origin:word-in-order" if is_inside and is_ordered else ""
-        if not self._is_about_call(candidate, order, is_inside=is_inside, is_addressed=is_addressed):
+        # Where the user asked for the act, only an order that names it or an address may be about this call; for a call
+        # that only follows a link, only one to follow links.
+        if self._is_asked_for and not is_addressed and (self._verbs | self._objects).isdisjoint(around):
+            return ""
+        if self._only_requests and (self._verbs | _REQUEST_VERBS).isdisjoint(order.words.difference(candidate.words)):
             return ""
         if is_inside:
             return "origin:value-in-order"
         points_here = (order.points_away or has_verb) and (is_addressed or _DISTINCTIVE.search(candidate.piece))
         return "origin:value-near-order" if points_here else ""
 
-    def _means_number(self, candidate: Candidate, order: Order, *, is_inside: bool, has_verb: bool) -> bool:
-        """Return whether an order means a number: it has the tool's verb, and its object or the argument's name."""
-        around = order.words if is_inside else frozenset(order.reach.split())
-        is_named = any(word.encode() in around for word in tool_words(candidate.leaf.argument.rpartition(".")[2]))
-        if self._verbs.isdisjoint(around) or not (is_named or not self._objects.isdisjoint(around)):
-            return False
-        return is_inside or (has_verb and is_named)
+    def _is_owner_named(self, candidate: Candidate, held: Places, effect: Effect, *, is_ordered: bool) -> bool:
+        """Return whether a record gives the address of somebody whom the user names, or the user wants it answered.
 
-    def _is_about_call(self, candidate: Candidate, order: Order, *, is_inside: bool, is_addressed: bool) -> bool:
-        """Return whether an order may be about what this call does.
-
-        Where the user asked for it, only one that names it or an address; for a call that only follows a link, only one
-        to follow links.
+        Money: the goal has to write the owner's name as a name, and the record is the owner's own.
         """
-        around = order.words.union(() if is_inside else order.reach.split())
-        if self._is_asked_for and not is_addressed and (self._verbs | self._objects).isdisjoint(around):
+        goal, pays = self._goal, effect.kind == "pays"
+        text = held.reading.text.prepared
+        places = [start for start, _ in islice(held.spans, _MAX_PLACES)]
+        may_be_answered = goal.asks_to_answer or (effect.kind == "sends-message" and not is_ordered)
+        if not pays and may_be_answered and any(_is_sender(text, at, candidate) for at in places):
+            return True
+        is_address = _HAS_ADDRESS.search(candidate.piece) is not None
+        if is_ordered or (is_address and any(_is_in_prose(text, at, candidate) for at in places)):
+            # Anyone can write a sentence with a name that the user knows, and an address of his own.
             return False
-        words = order.words.difference(candidate.words)
-        return not (self._only_requests and (self._verbs | _REQUEST_VERBS).isdisjoint(words))
+        own = _LOCAL_PARTS.split(candidate.piece.partition(b"@")[0])
+        before = [_words_before(text, at, in_one_record=pays) for at in places]
+        owners = {word for words in (own, *before) for word in words if len(word) > 2 and not word.isdigit()}
+        # A word that every goal has names no one.
+        return not owners.isdisjoint(goal.proper_names if pays else goal.asked - COMMON)
 
-    def _may_have_tool_orders(self, index: Index) -> bool:
-        """Return whether a text may have an order that names this tool, and the user asked for no such thing.
+    def _origin(
+        self, candidate: Candidate, held: Places, leaf: Leaf, order: Order | None, effect: Effect | None, *, known: bool
+    ) -> Origin:
+        """Return the origin of a value, as the call writes it."""
+        if effect is not None:
+            exact, sink = leaf.text, "target"
+        else:
+            sink, written = sink_from_argument(leaf.argument), candidate.piece.decode("utf-8", "replace")
+            at = leaf.text.lower().find(written)
+            exact = leaf.text[at : at + len(written)] if at >= 0 else written
+        return origin_from_places(candidate, held, exact, self.budget, order, sink, known=known)
+
+    # --- orders that name no value
+
+    def find_search(self, effect: Effect, block: str) -> Origin | None:
+        """Return the order in an earlier text that named what the agent looked for when it got this block.
+
+        "Please buy a pencil set as well": the order names no article number, and the list that the agent then asks for
+        gives it. Where the user hands the decision to a text, an order in one is what the user wants.
+        """
+        if effect.kind not in GROUPS["looked up"] or hands_over(self._goal.asked_text):
+            return None
+        for sought in self._context.looked_for.get(block, ()):
+            listed = split_words(prepare(sought.encode("utf-8", "ignore")))
+            words = {word for word in listed if len(word) > 3 and word not in self._goal.known} - STOP_WORDS
+            if not 0 < len(words) <= _MOST_LOOKED_UP:
+                continue
+            origins = [origin for word in sorted(words) for origin in self._orders_with(effect, word, block)]
+            # A text may be there in several readings: each word counts once.
+            blocks = Counter(held for held, _ in {(origin.block, origin.value) for origin in origins})
+            if (led := next((origin for origin in origins if blocks[origin.block] == len(words)), None)) is not None:
+                return led
+        return None
+
+    def _orders_with(self, effect: Effect, word: bytes, block: str) -> Iterator[Origin]:
+        """Yield the places before a block, one per text, where a word stands in or beside an order."""
+        leaf, positions = Leaf(effect.argument, word.decode("utf-8", "ignore")), self._context.positions
+        for candidate in find_candidates(leaf, self._index.words)[:1]:
+            for held in self._index.find(candidate, self.budget, self._first):
+                reading = held.reading
+                if reading.block in self._delegated or reading.position >= positions[block]:
+                    continue
+                order = next((order for order, _ in held.find_orders(candidate, self.budget)), None)
+                if order is not None:
+                    origin = origin_from_places(candidate, held, leaf.text, self.budget)
+                    yield origin._replace(order=sentence_of(reading, order))
+
+    def find_dictated(self, leaves: Sequence[Leaf]) -> Origin | None:
+        """Return where untrusted text has a whole command word for word, and the user's words do not.
+
+        A text that the user handed over to is free to give commands, and so is a file that the goal names.
+        """
+        for leaf in leaves:
+            if sink_from_argument(leaf.argument) != "command":
+                continue
+            line = prepare(leaf.text.strip().encode("utf-8", "ignore"))
+            if len(line) < _SHORTEST_DICTATED or b" " not in line or line in self._goal.trusted_only:
+                continue
+            for reading in self._index.readings:
+                if reading.position >= self._first and (at := reading.text.prepared.find(line)) >= 0:
+                    if not self._is_handed(reading.block):
+                        span = reading.text.span_in_block(at, at + len(line), self.budget)
+                        how = "exact" if reading.text.part.how == "raw" else reading.text.part.how
+                        place = reading.block, reading.source, *span, how
+                        return Origin(leaf.argument, leaf.text.strip()[:_MAX_SHOWN], *place, sink="command")
+        return None
+
+    def _is_handed(self, block: str) -> bool:
+        asked = self._context.produced_by.get(block, "")
+        return block in self._context.find_delegated() or any(map(self._goal.names, asked.split()))
+
+    def find_tool_orders(self, leaves: Sequence[Leaf]) -> list[Finding]:
+        """Return orders that name this tool's verb and object, when the goal does not and no argument tells otherwise.
 
         The name of a tool that runs its argument says nothing: the argument is compared.
         """
-        runs = any(value.data and sink_from_argument(value.leaf.argument) == "command" for value in self._values)
-        if self._is_asked_for or runs:
-            return False
-        return not self._verbs.isdisjoint(index.words) and not self._objects.isdisjoint(index.words)
-
-    def _add_tool_orders(self, index: Index, first: int) -> None:
-        """Add orders that name this tool's verb and object, when the goal does not and no argument tells otherwise."""
+        words = self._index.words
+        runs = any(leaf.text and sink_from_argument(leaf.argument) == "command" for leaf in leaves)
+        if self._is_asked_for or runs or self._verbs.isdisjoint(words) or self._objects.isdisjoint(words):
+            return []
         # With arguments of its own a call is told apart by them; the bare order counts where there is little else.
-        unasked = self._unasked_words()
-        if len(unasked) > _FEW_WORDS or (unasked and unasked.isdisjoint(index.words)):
-            return
-        related: set[tuple[str, object]] = set()
-        for reading, order in index.find_tool_orders(self._tool, self._verbs, self._objects, self._budget):
-            if reading.position < first or (unasked and unasked.isdisjoint(order.words)):
+        unasked = self._unasked_words(leaves)
+        if len(unasked) > _FEW_WORDS or (unasked and unasked.isdisjoint(words)):
+            return []
+        findings: dict[str, Finding] = {}
+        for reading, order in self._index.find_tool_orders(self._tool, self._verbs, self._objects, self.budget):
+            if reading.position < self._first or (unasked and unasked.isdisjoint(order.words)):
                 continue
-            if reading.block in self._delegated:
-                continue
-            part = reading.text.part
-            # Blocks with the same content share an index.
-            if (reading.block, reading.text) not in related:
-                related.add((reading.block, reading.text))
-                self._related.append((reading, 0, len(part.data)))
-            span = reading.text.span_in_block(order.start, order.end, self._budget)
-            sentence = sentence_of(reading, order)[:_MAX_EXCERPT]
-            finding = Finding("origin:tool-in-order", reading.block, *span, part.how, sentence)
-            self._signals.setdefault(("origin:tool-in-order", reading.block), finding)
+            if reading.block not in self._delegated and reading.block not in findings:
+                span = reading.text.span_in_block(order.start, order.end, self.budget)
+                sentence, how = sentence_of(reading, order)[:_MAX_EXCERPT], reading.text.part.how
+                findings[reading.block] = Finding("origin:tool-in-order", reading.block, *span, how, sentence)
+        return list(findings.values())
 
-    def _unasked_words(self) -> set[bytes]:
+    def _unasked_words(self, leaves: Sequence[Leaf]) -> set[bytes]:
         """Return the words of this call's telling values that the user did not write; prose tells nothing.
 
         More than a few are as good as all of them.
         """
         unasked: set[bytes] = set()
-        for _, data, _ in self._values:
-            line = data[:MAX_LINE]
+        for leaf in leaves:
+            line = prepare(leaf.text[:_MAX_LINE].encode("utf-8", "ignore"))
             if line.count(b" ") >= _FEW_WORDS and not _DISTINCTIVE.search(line):
                 continue
             words = {word for word in line.translate(WORD_BYTES).split() if len(word) > 2}
@@ -265,9 +390,10 @@ class OriginLookup:
         return unasked
 
 
-def compared_size(values: Sequence[ComparedValue], readings: Sequence[IndexedReading]) -> int:
-    """Return how many bytes a look-up compares: those of the values and of the texts."""
-    return sum([len(value.data) for value in values]) + sum([len(reading.text.prepared) for reading in readings])
+def is_form_field(effect: Effect) -> bool:
+    """Return whether a mailbox is typed into a form: no command is one."""
+    is_command = sink_from_argument(effect.argument) == "command"
+    return effect.kind == "sends-data" and "@" in effect.target and not is_command
 
 
 def sentence_of(reading: IndexedReading, order: Order) -> str:
@@ -296,21 +422,12 @@ def origin_from_places(
     )
 
 
-def _is_told(held: Places, end: int, candidate: Candidate) -> bool:
-    """Return whether the words around a place are more than a field of a record, in any language."""
-    text = held.reading.text
-    return len(order_from_cue(text.part.data, text.prepared, end).words.difference(candidate.words)) >= _FEW_WORDS
-
-
 # ---------------------------------------------------------------------------------------------------------------
-# Whose an address is that untrusted text gives. "Forward it to Selma, her address is in the book": the goal names a
-# person, a look-up gives the address. It is then no stranger's, unless an order names it or its letters imitate others.
+# Fields of records, and sentences
 
 # So far before an address the name of its owner may stand, and so long is a line of a record at most.
 _NEAR, _RECORD_LINE = 80, 120
-_MAX_PLACES = 8
-# Steps for looking at what stands around one place.
-_PLACE_STEPS = 2
+_MAX_PLACES, _MANY_PLACES = 8, 256
 # A sender as mails show one, where a line begins: `From: address`, or `Name <address>` with a colon or nothing behind.
 _FROM = re.compile(rb"\W{0,8}(?:from|von|de|da|van|sender)\W[^\n.!?]{0,60}\Z")
 _NAME_BEFORE, _NOTHING_BEHIND = (
@@ -320,62 +437,32 @@ _NAME_BEFORE, _NOTHING_BEHIND = (
 _FIELD_BORDERS = (b"\n", b'"', b"|", b"\t")
 _SEGMENT = 160
 # A subject that git or its server writes: `1a2b3c4 Merge branch 'login' into main`.
+_VERBS = frozenset(verb.encode() for verb in (*PLAIN_VERBS, *NOUN_VERBS))
 _MERGED = re.compile(rb"[\W\da-f]*merge (?:branch '[^'\s]*'(?: (?:of|into) \S*)*|pull request #\d+ from \S*)")
-_LOCAL_PARTS = re.compile(rb"[^a-z0-9\x80-\xff]+")
 _HAS_ADDRESS = re.compile(rb"[@0-9]|\.[a-z]{2}")
-
-
-def is_meant(
-    goal: Goal, candidate: Candidate, held: Places, budget: WorkBudget, *, in_records_only: bool = False
-) -> bool:
-    """Return whether the goal means this value, by its place in one text; with `in_records_only` not in prose."""
-    if is_imitation(candidate.leaf.text):
-        return False
-    text = held.reading.text.prepared
-    places = _places_of(candidate.piece, text)
-    if goal.asks_to_answer and any(_is_sender(text, at, at + len(candidate.piece)) for at in places):
-        return True
-    if held.is_ordered(candidate, budget):
-        return False
-    if _HAS_ADDRESS.search(candidate.piece) and any(_is_in_prose(text, at, candidate) for at in places):
-        # Anyone can write a sentence with a name that the user knows, and an address of his own.
-        return False
-    own = _LOCAL_PARTS.split(candidate.piece.partition(b"@")[0])
-    before = [_words_before(text, at, in_one_record=in_records_only) for at in places]
-    owners = {word for words in (own, *before) for word in words if len(word) > 2 and not word.isdigit()}
-    # Money: the goal has to write the owner's name as a name. Else a word that every goal has names no one.
-    return not owners.isdisjoint(goal.proper_names if in_records_only else goal.asked - COMMON)
-
-
-def is_in_record(candidate: Candidate, held: Places, budget: WorkBudget) -> bool:
-    """Return whether a value stands in fields of records only, in no prose and no order."""
-    text = held.reading.text.prepared
-    places = _places_of(candidate.piece, text)
-    if is_imitation(candidate.leaf.text) or not places or len(places) == _MAX_PLACES:
-        return False
-    return not any(_is_in_prose(text, at, candidate) for at in places) and not held.is_ordered(candidate, budget)
+_LOCAL_PARTS = re.compile(rb"[^a-z0-9\x80-\xff]+")
 
 
 def is_in_sentence(candidate: Candidate, held: Places, budget: WorkBudget) -> bool:
     """Return whether a text gives a value in a sentence, and not only in fields of records."""
     text = held.reading.text.prepared
-    return any(_is_in_prose(text, at, candidate) for at, _ in held.spans if budget.take(_PLACE_STEPS))
-
-
-def _places_of(piece: bytes, text: bytes) -> list[int]:
-    """Return the first places at which a text has exactly this."""
-    return [match.start() for match in islice(re.finditer(re.escape(piece), text), _MAX_PLACES)]
+    places = takewhile(lambda _: budget.take(_PLACE_STEPS), held.spans)
+    return any(_is_in_prose(text, at, candidate) for at, _ in places)
 
 
 def _is_in_prose(text: bytes, at: int, candidate: Candidate) -> bool:
     """Return whether a value stands in a sentence, rather than in a field, a column or an entry of a list.
 
-    A sentence has one of the small words.
+    A sentence has one of the small words, or begins with a verb that only small words part from the value.
     """
     start = max(text.rfind(border, max(0, at - _SEGMENT), at) for border in _FIELD_BORDERS) + 1
     ends = [end for border in _FIELD_BORDERS if (end := text.find(border, at, at + _SEGMENT)) >= 0]
     end = min(ends, default=at + _SEGMENT)
-    segment = text[max(start, at - _SEGMENT) : at] + text[at + len(candidate.piece) : end]
+    before = text[max(start, at - _SEGMENT) : at]
+    first, *between = before.split() or [b""]
+    if first in _VERBS and SMALL_WORDS.issuperset(between):
+        return True
+    segment = before + text[at + len(candidate.piece) : end]
     words = [word for word in split_words(segment) if word.isalpha()]
     return len(words) >= _FEW_WORDS and not SMALL_WORDS.isdisjoint(words) and not _MERGED.fullmatch(segment)
 
@@ -395,8 +482,8 @@ def _words_before(text: bytes, at: int, *, in_one_record: bool = False) -> list[
     return split_words(text_behind_accounts(before) if in_one_record else before)
 
 
-def _is_sender(text: bytes, at: int, end: int) -> bool:
+def _is_sender(text: bytes, at: int, candidate: Candidate) -> bool:
     before = text[text.rfind(b"\n", 0, at) + 1 : at]
     if _FROM.match(before):
         return True
-    return _NAME_BEFORE.match(before) is not None and _NOTHING_BEHIND.match(text, end) is not None
+    return _NAME_BEFORE.match(before) is not None and _NOTHING_BEHIND.match(text, at + len(candidate.piece)) is not None

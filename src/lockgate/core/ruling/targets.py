@@ -5,20 +5,18 @@ A telling shape counts whatever its argument is called: a tool's author may call
 
 An attacker registers a name that people and models take for one they know. Two hosts look alike if they have the same
 skeleton: letters of other scripts folded, `rn` read as `m`, `0` as `o` and the like, without hyphens and dots, and with
-each doubled letter single. Hosts that one text names together, those of one platform (`ours.github.io`) and mailboxes
-of one host often differ by a hyphen or a letter: of these only letters that look the same count.
+each doubled letter single.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 
 from lockgate.core.ruling.scope.machines import NO_HOST, TOP_LEVEL_DOMAINS, host_and_port, is_host_like
-from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.tables import read_sections
 from lockgate.core.text.confusables import fold_to_latin
 
@@ -166,13 +164,12 @@ _SHARED, _TENANTS, _PROVIDERS = (
 )
 # Shorter names look alike by chance.
 _MIN_NAME = 5
-_MIN_ADDRESS, _MAX_ADDRESS, _LOOK_STEPS = 8, 320, 16
-_IN_ADDRESS = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789.-_+@")
-_ADDRESS_BYTES = bytes(byte if byte > 127 or byte in _IN_ADDRESS else 32 for byte in range(256))
-_LAST_DIGIT = ord("9")
+_ADDRESS = re.compile(
+    rb"(?:[\w.+-]{1,64}@)?(?:(?:[^\W_]|[^\x00-\x7f])(?:[\w-]|[^\x00-\x7f]){0,62}\.){1,8}[^\W\d_]{2,24}(?![\w@-])"
+)
 _PUNYCODE = re.compile(rb"xn--(?<![\w-]xn--)([a-z0-9-]{1,59})")
-_SAME_LETTERS = str.maketrans("015i", "olsl")
-_OVERLOOKED, _DOUBLED = str.maketrans("", "", ".- "), re.compile(r"(.)\1+")
+_SAME_LETTERS = str.maketrans("015i", "olsl", ".- ")
+_DOUBLED = re.compile(r"(.)\1+")
 _ANY_SCRIPT = frozenset({"compat"})
 
 
@@ -192,118 +189,55 @@ def domain_of(host: bytes) -> bytes:
     return b".".join(labels[-3:] if len(labels) > 2 and len(labels[-2]) < 4 else labels[-2:])
 
 
-class HostOrMailbox(NamedTuple):
-    """A host, or a mailbox with the name before its `@`; `domain` is what its owner has registered."""
+def find_alike(target: str, known: str) -> str:
+    """Return the address in a known text that a target looks like without being it; empty where there is none.
 
-    local: bytes
-    host: bytes
-    domain: bytes
-
-    @property
-    def written(self) -> bytes:
-        """The address as a text has it."""
-        return b"%b@%b" % (self.local, self.host) if self.local else self.host
-
-    @property
-    def owner(self) -> bytes:
-        """The domain without its ending."""
-        return self.domain.partition(b".")[0]
-
-
-# By what they look like, addresses with the name of the first text that has each.
-AddressBook = dict[str, dict[HostOrMailbox, str]]
-
-
-def add_to_book(book: AddressBook, name: str, prepared: bytes) -> AddressBook:
-    """Take the addresses of a text into a book."""
-    addresses = addresses_in(prepared)
-    for address, looks in zip(addresses, _looks_of(addresses), strict=True):
-        # One entry for all hosts of an owner: a text may list thousands.
-        entries = address, address._replace(local=b""), HostOrMailbox(b"", address.domain, address.domain)
-        for look, entry in zip(looks, entries, strict=True):
-            if look:
-                book.setdefault(look, {}).setdefault(entry, name)
-    return book
+    Two mailboxes of one host look alike letter by letter only, for colleagues have similar names.
+    """
+    addresses = _addresses_by_look(known)
+    for name in _addresses_in(target.lower()):
+        local, _, host = name.rpartition("@")
+        domain = domain_of(host.encode()).decode()
+        for look, part in ((_join_letters(name), name), (_look_of_name(domain), domain), (_look_of_name(host), host)):
+            other = addresses.get(look, "") if look else ""
+            other_domain = domain_of(other.rpartition("@")[2].encode()).decode()
+            # A platform reads some hosts with dots and with hyphens.
+            is_same = not is_open_to_all(domain.encode()) or other.replace("-", ".") == part.replace("-", ".")
+            is_same_owner = part is not name and domain == other_domain and is_same
+            if not other or other == part or is_same_owner:
+                continue
+            if len(local if part is name else domain.partition(".")[0]) >= _MIN_NAME:
+                return other
+    return ""
 
 
 @lru_cache(maxsize=64)
-def book_of(prepared: bytes) -> AddressBook:
-    """Return the addresses of one text."""
-    return add_to_book({}, "", prepared)
+def _addresses_by_look(known: str) -> dict[str, str]:
+    addresses: dict[str, str] = {}
+    for name in _addresses_in(known):
+        host = name.rpartition("@")[2]
+        for look in (_join_letters(name), _look_of_name(host), _look_of_name(domain_of(host.encode()).decode())):
+            addresses.setdefault(look, name)
+    return addresses
 
 
-def find_alike(
-    address: HostOrMailbox, books: Iterable[tuple[str, AddressBook]], budget: WorkBudget, *, is_known: bool = False
-) -> tuple[str, str]:
-    """Return what looks like an address and is another one, and the name of its book or text.
-
-    Where the owner is known only a mailbox of the same host is. Where the budget ends first, nothing is returned.
-    """
-    looks = _looks_of([address])[0][: 1 if is_known else None] if budget.take(_LOOK_STEPS) else ()
-    for name, book in books:
-        for other, text in (entry for look in looks for entry in book.get(look, {}).items()):
-            if not budget.take():
-                return "", ""
-            if _is_another(address, other) and (not is_known or other.host == address.host):
-                return other.written.decode("utf-8", "replace"), name or text
-    return "", ""
-
-
-def addresses_in(prepared: bytes) -> list[HostOrMailbox]:
-    """Return what may be an address in a text, each once; file names may be among them, and look like no host.
-
-    `user:ann@ours.example` is the mailbox of ann, and `xn--mller-bau-q9a.example` has an umlaut, as people see it.
-    """
-    words = (word.strip(b".-_+@") for word in prepared.translate(_ADDRESS_BYTES).split() if b"." in word)
-    # No number ends with a letter, and every host does.
-    named = (word for word in words if _MIN_ADDRESS <= len(word) <= _MAX_ADDRESS and word[-1] > _LAST_DIGIT)
-    seen = (_PUNYCODE.sub(_decode_label, word).rpartition(b"@") for word in dict.fromkeys(named) if b"." in word)
-    return [HostOrMailbox(local, host, domain_of(host)) for local, _, host in seen]
-
-
-def addresses_from_target(target: str) -> list[HostOrMailbox]:
-    """Return the addresses at which an effect is aimed: all of them, for a name may be written like an address."""
-    return addresses_in(target[:_MAX_ADDRESS].lower().encode("utf-8", "ignore"))
+def _addresses_in(text: str) -> list[str]:
+    """Return the mailboxes and hosts of a text in lower case, international names as people see them."""
+    written = (_PUNYCODE.sub(_decode_label, match[0]) for match in _ADDRESS.finditer(text.encode("utf-8", "ignore")))
+    return [name.decode("utf-8", "replace") for name in dict.fromkeys(written)]
 
 
 def _decode_label(label: re.Match[bytes]) -> bytes:
     try:
-        return label[1].decode("punycode").encode()
+        return label[1].decode("punycode").encode("utf-8", "ignore")
     except UnicodeError:
         return label[0]
 
 
-def _looks_of(addresses: Sequence[HostOrMailbox]) -> list[tuple[str, str, str]]:
-    """Return what addresses look like: a mailbox with its owner, the host and the domain; empty for short names."""
-    looks = []
-    lines = [b"%b@%b\t%b\t%b" % (entry.local, entry.owner, entry.host, entry.domain) for entry in addresses]
-    # Many are folded in a tenth of the time of one by one.
-    text = fold_to_latin(b"\n".join(lines).decode("utf-8", "replace"), _ANY_SCRIPT).translate(_SAME_LETTERS)
-    for line in text.split("\n") if lines else ():
-        mailbox, *names = line.split("\t")
-        local, _, owner = mailbox.partition("@")
-        host, domain = (_DOUBLED.sub(r"\1", _join_letters(name.translate(_OVERLOOKED))) for name in names)
-        is_short = len(owner.replace("-", "")) < _MIN_NAME
-        looks.append((_join_letters(mailbox) if local else "", *(("", "") if is_short else (host, domain))))
-    return looks
+def _look_of_name(host: str) -> str:
+    return _DOUBLED.sub(r"\1", _join_letters(host.translate(_SAME_LETTERS)))
 
 
-def _join_letters(text: str) -> str:
-    return text.replace("rn", "m").replace("vv", "w").replace("cl", "d")
-
-
-def _is_another(address: HostOrMailbox, other: HostOrMailbox) -> bool:
-    """Return whether an address with the same look belongs to another party, who may pose as the first."""
-    is_open, is_same_domain = is_open_to_all(address.domain), address.domain == other.domain
-    if not other.local and is_same_domain:
-        # A platform reads some hosts with dots and with hyphens.
-        is_same = (
-            other.host == other.domain or len({host.translate(None, b".-") for host in (address.host, other.host)}) == 1
-        )
-        return is_open and not is_same
-    if not other.local:
-        return True
-    if address.host == other.host:
-        return address.local != other.local and len(address.local) >= _MIN_NAME
-    # A mailbox of the same name under another ending.
-    return address.local == other.local and not (is_same_domain or is_open) and len(address.owner) >= _MIN_NAME
+def _join_letters(name: str) -> str:
+    folded = fold_to_latin(name, _ANY_SCRIPT) if not name.isascii() else name
+    return folded.translate(str.maketrans("015", "ols")).replace("rn", "m").replace("vv", "w").replace("cl", "d")

@@ -45,3 +45,4 @@ def test_a_call_near_our_own_files_that_breaks_a_reader_is_held(monkeypatch: pyt
     monkeypatch.setattr(effects_of_call, "_read_call", break_down)
     decision = Gate().session(goal="tidy up").check("Bash", {"command": "rm ~/.lockgate/x"})
     assert decision.action is Action.PAUSE
+    assert "execution:own-state" in {finding.rule for finding in decision.findings}

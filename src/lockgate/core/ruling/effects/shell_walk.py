@@ -276,6 +276,9 @@ class Walk:
         stdin, output = self.redirect(command.redirects, stdin) if command.redirects else (stdin, None)
         if not fields:
             self.variables.update(environment)
+            if output is not None and not output[1] and stdin is NO_OUTPUT and self.place(output[0]) is Place.INSIDE:
+                # A bare `> FILE` empties it, as `truncate` does.
+                self.add("discards-work", output[0])
             # `$(<FILE)` is the content of the file.
             return self.write_output(output, stdin if self._captured and not environment else NO_OUTPUT)
         result = self.run_program(fields, stdin, environment)
@@ -460,9 +463,7 @@ class Walk:
         if is_secret(plain, self.folder):
             return Output(Source.SECRET, "", plain)
         content = self.content_of(path)
-        return Output(
-            Source.TEXT if content and content.text else Source.FILE, content.text or "" if content else "", path
-        )
+        return Output(Source.TEXT, content.text, path) if content and content.text else Output(Source.FILE, "", path)
 
     def content_of(self, path: str) -> Content | None:
         """Return what is known of a file that this line or the session wrote; None for any other."""
@@ -473,13 +474,10 @@ class Walk:
             return self.content_of(self.links[full])
         if full in self.unknown:
             return Content()
-        known = self.project.full_path(full)
+        known, show = self.project.full_path(full), self.project.show
         content = self.activity.find(known) if self.activity.contents or self.activity.is_full else None
-        if (
-            content is None
-            or self.project.show is None
-            or (shown := self.project.show(self.activity.resolve(known))) is None
-        ):
+        shown = show(self.activity.resolve(known)) if show and content else None
+        if content is None or shown is None:
             return content
         # What was written may be on its way, so both count; of a piece the whole file says more.
         texts = [content.text] if content.text and content.is_whole and content.text != shown else []
@@ -540,7 +538,9 @@ class Walk:
             self.add("downloads-file", full)
         elif stream.source is Source.TEXT:
             if appends and full not in self.written:
-                self.pieces_of.add(full)
+                known = self.content_of(path) or Content(is_whole=False)
+                self.written[full] = known.text or ""
+                self.pieces_of |= set() if known.text and known.is_whole else {full}
             # Of two writings one may not happen.
             self.written[full] = self.written.get(full, "") + stream.text
         elif stream.source is Source.NONE:

@@ -179,8 +179,13 @@ def read_written_manifest(
             if not is_local_host(host)
         )
         yield from _only_new(sources, known)
-    if is_settings:
-        return
+    if not is_settings:
+        yield from _added_packages(name, folder, text, replaced, argument, project)
+
+
+def _added_packages(
+    name: str, folder: str, text: str, replaced: str, argument: str, project: Project
+) -> Iterator[Effect]:
     before = {entry.partition(":")[2] for entry in _packages(name, folder, replaced)} | {*COMMON_TOOLS}
     entries = (entry.partition(":")[::2] for entry in _packages(name, folder, text))
     added = [entry for registry, entry in entries if entry not in before and not project.has_package(entry, registry)]

