@@ -326,6 +326,7 @@ class _DerivationSearch:
 
     def __init__(self, context: Context, foreign: Sequence[IndexedReading], targets: Collection[bytes]) -> None:
         self._context, self._foreign, self._targets = context, foreign, targets
+        self._blocks = {reading.block for reading in foreign}
         self._prints: dict[int, Fingerprint] = {}
         # By block, how much was found in it.
         self._weights: Counter[str] = Counter()
@@ -423,14 +424,13 @@ class _DerivationSearch:
 
     def _find_places(self, value: bytes) -> list[tuple[Candidate, Places]]:
         """Return where untrusted texts have this value."""
-        leaf = Leaf("value", value.decode("utf-8", "replace"))
-        blocks, index = {reading.block for reading in self._foreign}, self._context.index
+        leaf, index = Leaf("value", value.decode("utf-8", "replace")), self._context.index
         return [
             (candidate, held)
             for candidate in find_candidates(leaf, index.words)
             if candidate.piece == value
             for held in index.find(candidate, self._budget)
-            if held.reading.block in blocks and value in held.reading.text.prepared
+            if held.reading.block in self._blocks and value in held.reading.text.prepared
         ]
 
 

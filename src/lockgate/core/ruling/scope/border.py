@@ -73,12 +73,12 @@ class Border:
     def guards_paths(self) -> bool:
         """Whether the border says anything about files: a scope that names no path does not."""
         return any(place.is_path for place in (*self.inside, *self.excluded)) or any(
-            each.guards_paths for each in self.others
+            border.guards_paths for border in self.others
         )
 
     def contains(self, seen: SeenAddress) -> bool:
         """Return whether everything this address could mean is inside."""
-        if not seen.machines or not all(each.contains(seen) for each in self.others):
+        if not seen.machines or not all(border.contains(seen) for border in self.others):
             return False
         if not (self.inside or self.excluded):
             return bool(self.others)
@@ -97,7 +97,7 @@ class Border:
             path is not None
             and (not inside or any(_is_below(path, top) for top in inside))
             and not any(_is_below(path.lower(), top.lower()) for top in excluded)
-            and all(each.contains_path(written) for each in self.others)
+            and all(border.contains_path(written) for border in self.others)
         )
 
 
@@ -143,16 +143,16 @@ def _resolve_path(written: str) -> str | None:
     if re.match(r"[A-Za-z]:[\\/]", written):
         written = written[0].lower() + written[1:]
     written = written.replace("\\", "/")
-    kept: list[str] = []
+    segments: list[str] = []
     for segment in written.split("/"):
         # Some servers read `..;` as `..` too.
         if segment.partition(";")[0] == "..":
-            if len(kept) < 2:
+            if len(segments) < 2:
                 return None
-            kept.pop()
-        elif segment not in ("", ".") or not kept:
-            kept.append(segment)
-    return "/".join(kept) or "/"
+            segments.pop()
+        elif segment not in ("", ".") or not segments:
+            segments.append(segment)
+    return "/".join(segments) or "/"
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -210,9 +210,9 @@ def border_from_scope(scope: str) -> Border:
 
 
 def _border_from_one_scope(scope: str) -> Border:
-    found = sorted(_find_places(scope))
-    text = _NOTHING_ELSE.sub(lambda said: " " * len(said[0]), scope)
-    plain = [(at, place) for at, is_excluded, place in found if not is_excluded]
+    places = sorted(_find_places(scope))
+    text = _NOTHING_ELSE.sub(lambda match: " " * len(match[0]), scope)
+    plain = [(at, place) for at, is_excluded, place in places if not is_excluded]
     word = _EXCLUDES.search(text)
     if word and plain and plain[-1][0] > word.start():
         raise InvalidConfig(
@@ -225,15 +225,15 @@ def _border_from_one_scope(scope: str) -> Border:
                 f"the scope names {quoted(place)} and then says {quoted(word[0])}: is that inside?", hint=_HINT
             )
     return Border(
-        tuple(dict.fromkeys(place for _, is_excluded, place in found if not is_excluded)),
-        tuple(dict.fromkeys(place for _, is_excluded, place in found if is_excluded)),
+        tuple(dict.fromkeys(place for _, is_excluded, place in places if not is_excluded)),
+        tuple(dict.fromkeys(place for _, is_excluded, place in places if is_excluded)),
     )
 
 
 def border_from_prose(text: str) -> Border:
     """Return every place in words that bind no operator, such as an agent's own; nothing in them is refused."""
-    found = sorted(_find_places(text[:MAX_TEXT]))
-    return Border(tuple(place for _, is_excluded, place in found if not is_excluded))
+    places = sorted(_find_places(text[:MAX_TEXT]))
+    return Border(tuple(place for _, is_excluded, place in places if not is_excluded))
 
 
 def _find_places(scope: str) -> Iterator[tuple[int, bool, ScopePlace]]:
