@@ -143,18 +143,20 @@ def own_effects_of(
     """
     project = project.at(call.folder) if call.folder else project
     leaves = flatten_arguments(call.arguments)[0] if leaves is None else leaves
-    # What a file is to hold is long, and leads nowhere.
-    acting = [leaf for leaf in leaves if not is_content(leaf) or leaf_name(leaf) in ("patch", "diff")]
+    acting = list(filter(_may_act, leaves))
     is_near = project.follow is not None or activity.is_near_own
     if not is_near and not may_lead_to_own("\n".join([leaf.text for leaf in acting]), project):
         return []
-    if read is not None and len(acting) == len(leaves):
-        effects = read()
-        # What was cut or broken is read again, with nothing else beside it.
-        if not any(entry.kind == "unreadable" for entry in effects):
-            return [entry for entry in effects if entry.kind in OWN_KINDS]
-    effects = _read_safely(lambda: _read_call(call, acting, project, activity), "changes-own-state")
+    effects = read() if read is not None and len(acting) == len(leaves) else ()
+    # What was cut or broken is read again, with nothing else beside it.
+    if not effects or any(entry.kind == "unreadable" for entry in effects):
+        effects = _read_safely(lambda: _read_call(call, acting, project, activity), "changes-own-state")
     return [entry for entry in effects if entry.kind in OWN_KINDS]
+
+
+def _may_act(leaf: Leaf) -> bool:
+    # What a file is to hold is long, and leads nowhere.
+    return not is_content(leaf) or leaf_name(leaf) in ("patch", "diff")
 
 
 def _read_safely(read: Callable[[], list[Effect]], kind_if_broken: str) -> list[Effect]:
