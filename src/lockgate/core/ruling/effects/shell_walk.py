@@ -276,6 +276,9 @@ class Walk:
         stdin, output = self.redirect(command.redirects, stdin) if command.redirects else (stdin, None)
         if not fields:
             self.variables.update(environment)
+            if output is not None and not output[1] and stdin is NO_OUTPUT and self.place(output[0]) is Place.INSIDE:
+                # A bare `> FILE` empties it, as `truncate` does.
+                self.add("discards-work", output[0])
             # `$(<FILE)` is the content of the file.
             return self.write_output(output, stdin if self._captured and not environment else NO_OUTPUT)
         result = self.run_program(fields, stdin, environment)
