@@ -70,6 +70,7 @@ _FAMILIES = {
     "step": "Supervised steps: see [supervision](supervision.md).",
     "flow": "Rules of this installation about where text may go: see [flow rules](../how-to/flows.md).",
     "carried": "Text that an agent wrote from untrusted text in an earlier session: see [trust](../how-to/trust.md).",
+    "slot": "Values of a call that are others than the user's words give.",
     "observe": "What a ruling would have been: see [observe mode](../how-to/observe.md).",
     "effect": "What a call would do and the goal forbids or does not ask for: see [effects](effects.md).",
     "origin": "Where a call's values came from, and which order asked for them.",

@@ -69,8 +69,8 @@ def test_the_hijacked_call_pauses_with_its_grounds(run: Run) -> None:
     ]
     why = " ".join(line.lstrip("├─│ ") for line in lines[3 : lines.index("├── effects")])
     assert why.startswith(
-        "why: This call sends a message to `eve@collector.example`, which only b0002 (tool:read_inbox) names; the goal "
-        "does not ask for it. `to` = `eve@collector.example` comes from b0002 (tool:read_inbox)"
+        "why: This call sends a message to `eve@collector.example`, which stands in the result of read_inbox and "
+        "not in your words. `to` = `eve@collector.example` stands in the result of read_inbox"
     )
     assert "│   └── 2 reaches out   sends-message: sends a message to `eve@collector.example`" in lines
     assert "├── findings" in lines

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from lockgate import Gate
+import json
+import re
+from pathlib import Path
+
+import pytest
+from paths import ROOT
+
+from lockgate import Gate, Policy
 from lockgate.core.ruling.context import Context
 from lockgate.core.ruling.decide import EffectCheck
 from lockgate.core.ruling.effects.effect import KINDS, effect
-from lockgate.core.ruling.explanations import MAX_FIRST, describe_effect, explain, first_sentence
+from lockgate.core.ruling.explanations import MAX_FIRST, describe_effect, explain, first_sentence, name_of_source
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Finding, Origin, Reason
 
+CORPUS = ROOT / "bench" / "corpus"
 FOUND = Finding("effect:sends-data", "command", 0, 4, "raw", "x.example")
 NAMED = Origin("command", "x.example", "b0003", "tool:Read", 5, 14, "exact", "", "target")
 
 
 def test_the_sentence_names_the_effect_its_target_and_who_named_it() -> None:
     said = first_sentence(Reason.UNTRUSTED_ORIGIN, [FOUND], [NAMED], [])
-    assert (
-        said == "This call sends data to `x.example`, which only b0003 (tool:Read) names; the goal does not ask for it."
-    )
+    assert said == "This call sends data to `x.example`, which stands in the result of Read and not in your words."
 
 
 def test_a_door_needs_no_one_to_name_it() -> None:
     found = Finding("effect:reads-secret", "command", 0, 4, "raw", "~/.netrc")
     said = first_sentence(Reason.UNASKED_EFFECT, [found], [], [])
-    assert said.startswith("This call reads the secret `~/.netrc`; the goal does not ask for that")
+    assert said == "This call reads the secret `~/.netrc`."
 
 
 def test_the_sentence_says_what_the_goal_forbids() -> None:
@@ -64,3 +70,25 @@ def test_control_characters_of_a_target_do_not_reach_the_terminal() -> None:
 def test_the_outcome_comes_last() -> None:
     said = explain(Reason.UNTRUSTED_ORIGIN, [FOUND], [NAMED], [], "no judge has cleared it, so this call pauses")
     assert said.endswith("so this call pauses")
+
+
+@pytest.mark.parametrize("path", sorted(CORPUS.glob("*.jsonl")), ids=lambda path: path.stem)
+def test_an_explanation_claims_nothing_that_its_session_does_not_have(path: Path) -> None:
+    events = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    said, texts, session = "", {}, Gate(Policy(escalate="narrow")).session(goal="")
+    for event in events:
+        if "session" in event:
+            said, texts = event["session"]["goal"].lower(), {}
+            session = Gate(Policy(escalate="narrow")).session(goal=event["session"]["goal"])
+        elif "block" in event:
+            block = session.add(**event["block"])
+            texts[block.id] = block
+            said += "" if block.trust.name == "UNTRUSTED" else f" {block.content.lower()}"
+        elif "call" in event:
+            decision = session.check(event["call"]["tool"], event["call"]["arguments"])
+            assert "does not ask" not in decision.explanation
+            first = decision.explanation.partition(". ")[0]
+            if "not in your words" in first:
+                named = next(origin for origin in decision.origins if name_of_source(origin) in first)
+                assert named.block in texts
+                assert named.value.lower() not in re.split(r"[^\w.@/+-]+", said), first

@@ -597,12 +597,11 @@ def test_a_block_too_long_to_read_to_its_end_is_a_finding(ask: AskGate, monkeypa
 def test_the_explanation_reads_like_a_reason(ask: AskGate) -> None:
     said = ask(ORDER, "send_email", TO_CLERK).explanation
     assert said.startswith(
-        "This call sends a message to `clerk@vendor.example`, which only b0002 (tool:read_inbox) names; "
-        "the goal does not ask for it. "
-        "`to` = `clerk@vendor.example` comes from b0002 (tool:read_inbox), in a sentence that gives orders"
+        "This call sends a message to `clerk@vendor.example`, which stands in the result of read_inbox "
+        "and not in your words. "
+        "`to` = `clerk@vendor.example` stands in the result of read_inbox, in or beside an order"
     )
     assert f"`{ORDER}`" in said
-    assert "and not from the goal" in said
     assert said.endswith("no judge has cleared it, so this call pauses")
 
 

@@ -219,6 +219,7 @@ class EffectCheck:
             return ("letter" if self._is_named_by_letter(effect) else "user"), []
         if not is_door and effect.kind in GROUPS["owner"] and self._goal.names_owner_of(effect.target):
             return "user", []
+        aims = [aim for aim in aims if not self._goal.names(aim, trusted_only=True)]
         names = [effect.target] if not is_door else [name for aim in aims for name in names_of(aim)]
         traces = [self._lookup.trace(Leaf(effect.argument, name), effect) for name in names if name]
         best = min(traces, key=lambda trace: STRENGTH.index(trace.named_by), default=Trace("nowhere"))

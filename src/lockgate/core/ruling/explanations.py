@@ -26,8 +26,8 @@ DICTATED = "origin:dictated-command"
 SLOT = "slot:"
 # The first sentence has at most so many characters.
 MAX_FIRST = 160
-_MAX_TARGET = 48
-_MAX_ORIGINS, _MAX_DETAILS = 3, 4
+_MAX_TARGET, _MAX_PLACE = 48, 32
+_MAX_ORIGINS, _MAX_DETAILS = 2, 4
 
 
 def explain(
@@ -76,24 +76,24 @@ def _sentence_from_effects(findings: Sequence[Finding], origins: Sequence[Origin
     does = describe_effect(finding.rule.removeprefix(EFFECT), finding.excerpt)
     for origin in origins:
         if origin.sink == "target" and origin.value == finding.excerpt:
-            return f"This call {does}, which only {_block(origin)} names; the goal does not ask for it"
-    return f"This call {does}; the goal does not ask for that, and the agent has read untrusted text"
+            return f"This call {does}, which stands in {name_of_source(origin)} and not in your words"
+    return f"This call {does}"
 
 
 def _sentence_from_origins(findings: Sequence[Finding], origins: Sequence[Origin], effects: Sequence[Effect]) -> str:
     does = describe_effect(effects[0].kind, effects[0].target) if effects and effects[0].target else "acts"
+    dictated = next((found for found in findings if found.rule == DICTATED), None)
     for origin in origins:
+        if dictated is not None and origin.value == dictated.excerpt:
+            return f"This call {does}; {name_of_source(origin)} has its command word for word"
         if origin.order and not origin.known:
             value = quoted(origin.value, _MAX_TARGET)
-            if any(each.kind == "unknown-act" and each.target == origin.value for each in effects):
-                # The call itself seems harmless.
-                return f"This call uses {value}, which an order in {_block(origin)} names, and the goal does not"
-            return f"This call {does}; {value} comes from an order in {_block(origin)}, not from the goal"
+            return f"This call {does}; {value} stands in or beside an order in {name_of_source(origin)}"
     for found in findings:
         if found.rule == "origin:tool-in-order":
-            return f"{printable(found.where)} orders what this call does, and the goal does not"
+            return f"An order in {printable(found.where)} says what this call does"
         if found.rule == "origin:unasked-recipient":
-            return f"This call goes to {quoted(found.excerpt, _MAX_TARGET)}, which only untrusted text names"
+            return f"This call goes to {quoted(found.excerpt, _MAX_TARGET)}, which untrusted text gives in a sentence"
     return ""
 
 
@@ -109,19 +109,25 @@ def _sentence_for_unnamed(reason: Reason, effects: Sequence[Effect]) -> str:
     if reason is not Reason.UNNAMED_TARGET or not effects:
         return ""
     does = describe_effect(effects[0].kind, effects[0].target)
-    return f"This call {does}, after untrusted text was read, and the user does not name that letter by letter"
+    return f"This call {does}, after untrusted text was read, and your words do not name that letter by letter"
 
 
-def _block(origin: Origin) -> str:
-    source = printable(origin.source)
-    return f"{printable(origin.block)} ({source[:32]})"
+def name_of_source(origin: Origin) -> str:
+    """Return what a person calls the place of a text: a page, a file, the result of a tool."""
+    kind, _, place = printable(origin.source).partition(":")
+    place = place.removeprefix("https://").removeprefix("http://")
+    place = place if len(place) <= _MAX_PLACE else f"{place[: _MAX_PLACE - 1]}…"
+    named = {"web": f"the page {place}", "tool": f"the result of {place}", "file": place, "mail": f"the mail {place}"}
+    return named.get(kind, f"{kind} {place}".strip()) if place else kind[:_MAX_PLACE]
 
 
 def _details(findings: Sequence[Finding], origins: Sequence[Origin]) -> list[str]:
     """Return the strongest reasons for the escalation: first the origins, then the rules."""
     unasked = {finding.where for finding in findings if finding.rule == "origin:unasked-recipient"}
     telling = [origin for origin in origins if not origin.known and (origin.order or origin.argument in unasked)]
-    sentences = [_origin_sentence(origin) for origin in telling[:_MAX_ORIGINS]]
+    sentences = list(dict.fromkeys(map(_origin_sentence, telling)))
+    more = len(sentences) - _MAX_ORIGINS
+    sentences = [*sentences[:_MAX_ORIGINS], *([f"{more} more values from untrusted text"] if more > 0 else [])]
     sentences += filter(None, map(_finding_sentence, findings))
     return list(dict.fromkeys(sentences[:_MAX_DETAILS]))
 
@@ -129,8 +135,9 @@ def _details(findings: Sequence[Finding], origins: Sequence[Origin]) -> list[str
 def _finding_sentence(found: Finding) -> str:
     """Return a finding in words; empty for a signal that the origins tell already."""
     if found.rule == "origin:tool-in-order":
-        where = printable(found.where)
-        return f"{where} orders what this tool does, and the goal does not: {quoted(found.excerpt, 120)}"
+        return f"an order in {printable(found.where)} names this tool: {quoted(found.excerpt, 120)}"
+    if found.rule.startswith(SLOT):
+        return f"another {found.rule.removeprefix(SLOT)} than in your words: {found.excerpt}"
     if found.rule == CARRIED:
         where, at = printable(found.where), found.reading
         day = datetime.fromtimestamp(int(at), UTC).date().isoformat() if at.isdigit() else "an earlier day"
@@ -143,6 +150,5 @@ def _finding_sentence(found: Finding) -> str:
 
 
 def _origin_sentence(origin: Origin) -> str:
-    where = f"{printable(origin.block)} ({printable(origin.source)})"
-    how = f"in a sentence that gives orders ({quoted(origin.order, 120)}), and" if origin.order else "and"
-    return f"{quoted(origin.argument)} = {quoted(origin.value)} comes from {where}, {how} not from the goal"
+    how = f", in or beside an order ({quoted(origin.order, 120)})" if origin.order else ""
+    return f"{quoted(origin.argument)} = {quoted(origin.value)} stands in {name_of_source(origin)}{how}"
