@@ -209,16 +209,9 @@ class EffectCheck:
         if effect.severity < Severity.REACHES_OUT:
             return "nowhere", []
         is_door = effect.severity is Severity.OPENS_A_DOOR
-        if not is_door and self._is_named_by_letter(effect):
-            return "letter", []
-        if not is_door and self._is_known_to_project(effect):
-            return "project", []
         aims = self._find_aims(effect)
-        # A text that is only vetted never asks for what opens a door.
-        if effect.target and all(self._goal.names(aim, trusted_only=is_door) for aim in aims):
-            return ("letter" if self._is_named_by_letter(effect) else "user"), []
-        if not is_door and effect.kind in GROUPS["owner"] and self._goal.names_owner_of(effect.target):
-            return "user", []
+        if named_by := self._named_by_trusted(effect, aims, is_door=is_door):
+            return named_by, []
         aims = [aim for aim in aims if not self._goal.names(aim, trusted_only=True)]
         names = [effect.target] if not is_door else [name for aim in aims for name in names_of(aim)]
         traces = [self._lookup.trace(Leaf(effect.argument, name), effect) for name in names if name]
@@ -228,6 +221,18 @@ class EffectCheck:
             return best.named_by, []
         led = None if is_door else self._lookup.find_search(effect, best.origin.block)
         return ("order", [led, best.origin]) if led is not None else (best.named_by, [best.origin])
+
+    def _named_by_trusted(self, effect: Effect, aims: Sequence[str], *, is_door: bool) -> str:
+        """Return how the user, a trusted text or the project names an effect's target; empty where none does."""
+        if not is_door and self._is_named_by_letter(effect):
+            return "letter"
+        if not is_door and self._is_known_to_project(effect):
+            return "project"
+        # A text that is only vetted never asks for what opens a door.
+        if effect.target and all(self._goal.names(aim, trusted_only=is_door) for aim in aims):
+            return "letter" if self._is_named_by_letter(effect) else "user"
+        is_owned = not is_door and effect.kind in GROUPS["owner"] and self._goal.names_owner_of(effect.target)
+        return "user" if is_owned else ""
 
     def _is_named_by_letter(self, effect: Effect) -> bool:
         """Return whether the user names an effect's target letter by letter; a plain word has other meanings."""

@@ -2,7 +2,7 @@
 
 A value that stands in the goal is the user's own. A value that stands only in untrusted text may still be ordinary:
 agents copy addresses, ids and names from what they read all day. What it says depends on the place: a field of a
-record, a sentence, or an order, which is a sentence that gives orders to whoever reads it.
+record, a sentence, or an order, which is a sentence that gives orders to its reader.
 
 All comparisons are made on folded words (lower case, no punctuation, quoting or wrapping), so that a value survives
 being re-wrapped, quoted, escaped or dumped as YAML. Decoded readings of the texts count as well.
@@ -50,7 +50,7 @@ _ADDRESS_SINKS = ("recipient", "url", "account")
 # The verbs with which a text orders a request, whichever tool makes it.
 _REQUEST_VERBS = intent_of("web_fetch")[0] | {b"curl", b"get", b"wget"}
 _INSTALLING = re.compile(rb"\b(?:install|add|package|module|librar|depend|require|pip|npm|yarn|gem|cargo|crate|import)")
-# The strongest first. `owner` is a record of somebody whom the user names, or the sender whom the user wants answered.
+# The strongest first. `owner` is a record of a person whom the user names, or the sender whom the user wants answered.
 STRENGTH = ("order", "text", "record", "owner", "nowhere")
 
 
@@ -260,7 +260,7 @@ class Lookup:
         return "origin:value-near-order" if points_here else ""
 
     def _is_owner_named(self, candidate: Candidate, held: Places, effect: Effect, *, is_ordered: bool) -> bool:
-        """Return whether a record gives the address of somebody whom the user names, or the user wants it answered.
+        """Return whether a record gives the address of a person whom the user names, or the user wants it answered.
 
         Money: the goal has to write the owner's name as a name, and the record is the owner's own.
         """
