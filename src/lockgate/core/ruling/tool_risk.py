@@ -343,7 +343,7 @@ def _first_verb(words: tuple[str, ...]) -> tuple[int, str]:
         if word in _MAY_ACT:
             # In `MailHubGetThread` the mail is not an order.
             at = next((n for n in range(i + 1, len(words)) if words[n] not in WORDS["product"] | _MAY_ACT), i)
-            is_noun = word not in _VERB_BEFORE_NOUN and words[at] in ("search", "lookup", "count")
+            is_noun = word not in _VERB_BEFORE_NOUN and words[at] in ("search", "lookup", "count", "list")
             return (at, "") if words[at] in _ONLY_LOOKS or is_noun else (i, word)
     return -1, ""
 

@@ -75,6 +75,7 @@ _LENGTHS = range(1, _MAX_TARGET + 1)
 _MAX_TARGETS = 40
 _MAX_ACTION = 40
 _RUNS = WORDS["runs"]
+_WRAPPER = frozenset(("command", "command arguments", "beside a command"))
 _OTHER_SEEDS = frozenset("read write glob grep web_fetch".split())
 _PLAIN_SHELL = frozenset("command description timeout run_in_background".split())
 # Tools that do no more than they are given to run.
@@ -263,9 +264,9 @@ def _read_as_named(use: _Use, effects: list[Effect]) -> list[Effect]:
     request, address = match
     kinds = kinds_of_request(request, use.call.arguments)
     is_path = address.text.startswith("/")
-    if is_path and use.name.kind == "unknown-act":
+    if is_path and KINDS[use.name.kind].severity < Severity.OPENS_A_DOOR and use.name.kind not in SPENDS:
         # Without a host the request is the whole call.
-        effects = [entry for entry in effects if entry.kind != "unknown-act"]
+        effects = [entry for entry in effects if entry.kind not in ("unknown-act", "requests", use.name.kind)]
         kinds = kinds or ["looks" if request.startswith(("get_", "list_")) else read_tool_name(request).kind]
     effects += (effect(kind, address.text[:_MAX_TARGET], argument=address.argument) for kind in kinds)
     return effects if is_path else _read_as_command(use, effects)
@@ -317,10 +318,20 @@ def _read_run(use: _Use, commands: Sequence[Leaf]) -> list[Effect] | None:
     name, leaves = use.name, use.leaves
     if name.common == "bash" or (commands and (name.kind in _RUN_KINDS or name.has("shell"))):
         return _read_commands(use, commands)
+    if commands and (effects := _read_wrapper(use, commands)):
+        return effects
     if name.has("code") and (name.verb in _RUNS or not name.verb) and (code := _read_values(use, "code")):
         return code
     is_database = name.has("database") or any("sql" in name_parts(leaf.argument) for leaf in leaves)
     return (_read_values(use, "query") if is_database else []) or None
+
+
+def _read_wrapper(use: _Use, commands: Sequence[Leaf]) -> list[Effect]:
+    """Return what a call with nothing but a command does; nothing where no row knows it: the name may say more."""
+    if any(_WRAPPER.isdisjoint(roles_of(leaf.argument)) for leaf in use.leaves):
+        return []
+    effects = _read_commands(use, commands)
+    return effects if any(entry.kind not in _NOT_KNOWN for entry in effects) else []
 
 
 def _command_lines(use: _Use) -> list[Leaf]:
@@ -331,7 +342,8 @@ def _command_lines(use: _Use) -> list[Leaf]:
     is_shell = is_bash or ((name.verb in _RUNS or name.has("shell")) and not name.has("code"))
     if commands and (is_shell or words):
         return [Leaf(leaf.argument, " ".join(part.text for part in (leaf, *words))) for leaf in commands]
-    if is_bash or name.has("shell"):
+    # `git` with its own words as arguments is read as a command of git.
+    if is_bash or command_of(use.call.tool, use.call.arguments) is not None:
         return words if is_bash else []
     return [leaf for leaf in (*commands, *words) if leaf.how == "words" and may_run(leaf.text.split(" ")[0])]
 

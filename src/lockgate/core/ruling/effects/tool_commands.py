@@ -279,7 +279,10 @@ def name_of_request(method: str, address: str) -> str:
         return ""
     if action := _ACTION.search(path):
         return f"{host.partition('.')[0]}_{action[1]}"[:MAX_NAME]
-    return "_".join(_words_of_path(verb, path.partition("?")[0].rstrip("/")))[:MAX_NAME].translate(_SEPARATORS)
+    path, _, query = path.partition("?")
+    # A query may name the thing: `?publicAccessBlock`.
+    things = [part for part in query.split("&") if verb != "get" and _SEGMENT.fullmatch(part)]
+    return "_".join([*_words_of_path(verb, path.rstrip("/")), *things])[:MAX_NAME].translate(_SEPARATORS)
 
 
 def _words_of_path(verb: str, path: str) -> list[str]:

@@ -62,9 +62,9 @@ def _read_files(name: ToolName, leaves: Sequence[Leaf], project: Project) -> lis
     effects += (entry for entry in here if not is_elsewhere or entry.kind in _DOORS_ANYWHERE)
     if access is Access.WRITE:
         others = [leaf for leaf in leaves if leaf not in named]
-        effects += _read_contents(paths, others, project)
+        is_download = name.verb == "download"
+        effects += _read_download(paths, others) if is_download else _read_contents(paths, others, project)
         _note_changes(name, paths, others, project)
-        effects += _read_download(paths, others) if name.verb == "download" else ()
     return effects
 
 
