@@ -62,7 +62,9 @@ def test_the_table_and_the_calls_it_got_wrong_are_shown_with_their_causes(run: R
     ]
     at = lines.index("disturbed ordinary calls: 1")
     assert lines[at + 1] == '  day/m3 call 2  send_email(to="dana@team.example")'
-    assert lines[at + 2].startswith("    This call sends a message to `dana@team.example`, which stands in the result of")
+    assert lines[at + 2].startswith(
+        "    This call sends a message to `dana@team.example`, which stands in the result of"
+    )
     at = lines.index("missed attack calls: 1")
     assert lines[at + 1 : at + 3] == [
         '  day/m2 call 1  write_file(path="zebra.txt")',

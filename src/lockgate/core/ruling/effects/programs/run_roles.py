@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from lockgate.core.ruling.effects.activity import WRITES
 from lockgate.core.ruling.effects.code import read_code
 from lockgate.core.ruling.effects.effect import Certainty
 from lockgate.core.ruling.effects.own_acts import HOME_VARIABLES
@@ -79,9 +80,11 @@ def role_cd(use: Use, value: str) -> None:
 
 
 def note_code(walk: Walk, text: str) -> None:
-    """Note what source text does."""
+    """Note what source text does; what a file gets that it writes is somewhere in this text."""
     for effect in read_code(walk.plain(text), walk.argument, walk.project):
         walk.add(effect.kind, effect.target, effect.certainty)
+        if effect.kind in WRITES and effect.target:
+            walk.project.note_change(walk.full_path(effect.target), walk.plain(text), is_whole=False)
 
 
 # Programs that are started
