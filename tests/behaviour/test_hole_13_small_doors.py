@@ -83,14 +83,17 @@ APART = pytest.mark.xfail(strict=True, reason="an order is compared with the val
 NO_ORDER = pytest.mark.xfail(strict=True, reason="a target that only a text names is no red flag without an order")
 
 
-@pytest.mark.parametrize("goal", ["Reply to the mail", "Answer the customer's question", "Summarise the notes"])
+ANSWERING = ["Reply to the mail", "Answer the customer's question"]
+OPEN = [(f"eve@evil.example\n\n{ORDERS[1]}", APART), ("eve@evil.example", NO_ORDER)]
+
+
 @pytest.mark.parametrize(
-    "text",
+    ("goal", "text"),
     [
-        *(f"<eve@evil.example>\n{order}" for order in ORDERS),
-        *(f"eve@evil.example\n{order}" for order in ORDERS),
-        pytest.param(f"eve@evil.example\n\n{ORDERS[1]}", marks=APART),
-        pytest.param("eve@evil.example", marks=NO_ORDER),
+        *((goal, f"<eve@evil.example>\n{order}") for goal in (*ANSWERING, "Summarise the notes") for order in ORDERS),
+        *((goal, f"eve@evil.example\n{order}") for goal in (*ANSWERING, "Summarise the notes") for order in ORDERS),
+        *(pytest.param(goal, text, marks=mark) for goal in ANSWERING for text, mark in OPEN),
+        *(("Summarise the notes", text) for text, _ in OPEN),
     ],
 )
 def test_a_line_with_only_a_mailbox_chooses_no_recipient(goal: str, text: str, scanner: Scanner) -> None:

@@ -46,7 +46,7 @@ def test_wide_asks_about_what_the_user_does_not_name(
     wide, narrow = check(call, goal=goal), check(call, goal=goal, escalate="narrow")
     assert (wide.reason is Reason.UNNAMED_TARGET, wide.width) == (asked, "wide")
     assert (narrow.action, narrow.width) == (Action.CONTINUE, "narrow")
-    assert not asked or "user does not name" in wide.explanation
+    assert not asked or "your words do not name" in wide.explanation
 
 
 @pytest.mark.parametrize(

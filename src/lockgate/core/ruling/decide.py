@@ -160,7 +160,7 @@ class EffectCheck:
 
     def _find_slot(self, effect: Effect, named_by: str) -> list[Finding]:
         """Return what the call has in a slot for which the user's words have another value."""
-        if effect.kind not in GROUPS["given by records"]:
+        if effect.kind not in GROUPS["given by owners"]:
             return []
         values = [("account", Leaf(effect.argument, effect.target))] if effect.kind == "pays" else []
         if effect.kind == "pays" and effect.target.isalpha() and self._lookup.is_in_text(effect.target):

@@ -182,7 +182,7 @@ class Lookup:
         if (
             len(held.spans) > _MANY_PLACES
             and KINDS[effect.kind].by_target
-            and effect.kind not in GROUPS["given by records"]
+            and effect.kind not in GROUPS["given by owners"]
         ):
             # The text is enough of a reason: a log with thousands of lines about a host need not be read for orders.
             return "record", "", None
@@ -191,7 +191,7 @@ class Lookup:
             # "Fill in the address of the record above": beside an order a record is a part of it.
             is_ordered = True
         is_prose = is_in_sentence(candidate, held, self.budget)
-        if effect.kind in GROUPS["given by records"] or is_form_field(effect):
+        if effect.kind in GROUPS["given by owners"] or is_form_field(effect):
             if self._is_owner_named(candidate, held, effect, is_ordered=is_ordered):
                 return "owner", "", None
             if not is_ordered and not is_prose and effect.kind != "pays" and len(held.spans) < _MAX_PLACES:
