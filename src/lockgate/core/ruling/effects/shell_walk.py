@@ -276,11 +276,7 @@ class Walk:
         stdin, output = self.redirect(command.redirects, stdin) if command.redirects else (stdin, None)
         if not fields:
             self.variables.update(environment)
-            if output is not None and not output[1] and stdin is NO_OUTPUT and self.place(output[0]) is Place.INSIDE:
-                # A bare `> FILE` empties it, as `truncate` does.
-                self.add("discards-work", output[0])
-            # `$(<FILE)` is the content of the file.
-            return self.write_output(output, stdin if self._captured and not environment else NO_OUTPUT)
+            return self._redirect_nothing(stdin, output, is_assigned=bool(environment))
         result = self.run_program(fields, stdin, environment)
         # Secrets that a substitution hands to a program, and one that it is given from a file.
         for piece in self.pieces_in("".join(fields)) if self.pieces and fields[0] not in WORDS["keep values"] else ():
@@ -291,6 +287,14 @@ class Walk:
             if result.source is Source.NONE and fields[0] not in WORDS["show little of a secret"]:
                 result = stdin
         return self.write_output(output, result)
+
+    def _redirect_nothing(self, stdin: Output, output: tuple[str, bool] | None, *, is_assigned: bool) -> Output:
+        """Walk over redirections without a program."""
+        if output is not None and not output[1] and stdin is NO_OUTPUT and self.place(output[0]) is Place.INSIDE:
+            # A bare `> FILE` empties it, as `truncate` does.
+            self.add("discards-work", output[0])
+        # `$(<FILE)` is the content of the file.
+        return self.write_output(output, stdin if self._captured and not is_assigned else NO_OUTPUT)
 
     def assignments_of(self, command: Simple) -> dict[str, str]:
         """Return the variables that a command sets, and note what setting them does."""
