@@ -274,9 +274,11 @@ def _is_clearable(ask: EscalatedCall, orders: Sequence[Origin], speaking: Sequen
         or ask.gives_away_unasked
         # The model takes a name that imitates another for that one, as the attacker wants it to.
         or any(finding.rule == LOOKALIKE or finding.rule.startswith(SLOT) for finding in ask.findings)
-        or any(is_imitation(effect.target) for effect in ask.effects)
-        # No bank gets this back.
-        or any(effect.kind == "pays" and is_wallet(effect.target) for effect in ask.effects)
+        # What goes to a wallet no bank gets back.
+        or any(
+            is_imitation(effect.target) or (effect.kind == "pays" and is_wallet(effect.target))
+            for effect in ask.effects
+        )
         or _is_led_by_order(ask, orders)
         # The order also speaks to the machine: claims to be its master, or asks it to keep something from people. A
         # rule is found once in a text, where it first holds: the text behind it may speak to the machine as well.
