@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lockgate.core.ruling.arguments import flatten_arguments
 from lockgate.core.ruling.effects.effect import KINDS
-from lockgate.core.ruling.explanations import EFFECT, LOOKALIKE, SLOT
+from lockgate.core.ruling.explanations import DICTATED, EFFECT, LOOKALIKE, SLOT
 from lockgate.core.ruling.goal import is_imitation
 from lockgate.core.ruling.pipeline import EscalatedCall
 from lockgate.core.ruling.targets import is_wallet
@@ -262,6 +262,9 @@ _HAS_PARTY = frozenset(
     "requests sends-data sends-message shares publishes pays clones pushes changes-remote uses-package-source "
     "embeds-remote-code embeds-address shows-remote-content grants-access".split()
 )
+# A name that imitates another passes for that one, as the attacker wants it to; a command that a text dictates is the
+# attacker's own; and what the user's words say otherwise is for the user.
+_FOR_A_PERSON = (LOOKALIKE, DICTATED, SLOT)
 # So near to a value that stands in an order it is the same attacker who speaks.
 _NEAR = 200
 
@@ -272,11 +275,12 @@ def _is_clearable(ask: EscalatedCall, orders: Sequence[Origin], speaking: Sequen
         ask.opens_a_door
         or ask.hard_findings
         or ask.gives_away_unasked
-        # The model takes a name that imitates another for that one, as the attacker wants it to.
-        or any(finding.rule == LOOKALIKE or finding.rule.startswith(SLOT) for finding in ask.findings)
-        or any(is_imitation(effect.target) for effect in ask.effects)
-        # No bank gets this back.
-        or any(effect.kind == "pays" and is_wallet(effect.target) for effect in ask.effects)
+        or any(finding.rule.startswith(_FOR_A_PERSON) for finding in ask.findings)
+        # What goes to a wallet no bank gets back.
+        or any(
+            is_imitation(effect.target) or (effect.kind == "pays" and is_wallet(effect.target))
+            for effect in ask.effects
+        )
         or _is_led_by_order(ask, orders)
         # The order also speaks to the machine: claims to be its master, or asks it to keep something from people. A
         # rule is found once in a text, where it first holds: the text behind it may speak to the machine as well.

@@ -109,7 +109,9 @@ def _pieces_of(leaf: Leaf) -> Iterator[bytes]:
         yield whole.partition(b",")[0]
         # `eve+x` is `eve`.
         yield re.sub(rb"\+[^@\s]{1,64}@", b"@", whole)
-    for match in islice(_ADDRESS_IN_TEXT.finditer(leaf.text), _MAX_ADDRESSES):
+    # Most prose has none of these, and the pattern tries every letter of it.
+    may_have_address = "/" in leaf.text or "@" in leaf.text or "www." in leaf.text.lower()
+    for match in islice(_ADDRESS_IN_TEXT.finditer(leaf.text if may_have_address else ""), _MAX_ADDRESSES):
         yield prepare(match[0].rstrip(".:!?").encode("utf-8", "ignore"))
     # All colleagues share the domain of a mailbox.
     host = "" if "@" in leaf.text or len(leaf.text) > MAX_VALUE else host_from_value(leaf.text)

@@ -118,10 +118,10 @@ class EffectCheck:
         asks: set[Width] = set()
         least = Severity.REACHES_OUT if width is Width.NARROW else Severity.WORKS_HERE
         effects = [effect for effect in effects if effect.severity >= least]
+        reaching = [effect for effect in effects if effect.severity >= Severity.REACHES_OUT]
         # What is written into a file counts where the call does no more: in wide, for a judge.
-        only_writes = all(effect.severity < Severity.REACHES_OUT for effect in effects)
-        dictated = self._lookup.find_dictated(self._leaves, written=only_writes) if effects else None
-        is_dictated = False
+        dictated = self._lookup.find_dictated(self._leaves, written=not reaching) if effects else None
+        has_unasked = False
         for effect in effects:
             named_by, origins = self._who_names(effect)
             slot = self._find_slot(effect, named_by)
@@ -131,9 +131,8 @@ class EffectCheck:
             if verdicts[Width.NARROW] == "finding":
                 findings.append(_finding_from_effect(effect, is_forbidden=self._goal.forbids(effect.kind)))
                 self._targets += origins
-            is_dictated = is_dictated or (dictated is not None and named_by != "letter")
-        reaching = [effect for effect in effects if effect.severity >= Severity.REACHES_OUT]
-        if dictated is not None and is_dictated and reaching:
+            has_unasked = has_unasked or named_by != "letter"
+        if dictated is not None and has_unasked and reaching:
             self._targets.append(dictated)
             at = dictated.argument, dictated.start, dictated.end, dictated.how, dictated.value
             self._lookup.signals[DICTATED, dictated.argument] = Finding(DICTATED, *at)

@@ -110,38 +110,40 @@ class Lookup:
 
     def _trace(self, leaf: Leaf, effect: Effect | None, *, addresses_only: bool) -> Trace:
         best = Trace("nowhere")
-        is_door = effect is not None and effect.severity is Severity.OPENS_A_DOOR
-        handed = frozenset() if is_door else self._delegated
         for candidate in find_candidates(leaf, self._index.words):
             if self.budget.is_spent:
                 break
             is_aimed = candidate.is_address or sink_from_argument(leaf.argument) in _ADDRESS_SINKS
-            if addresses_only and not (is_aimed or candidate.is_number):
+            if not addresses_only or is_aimed or candidate.is_number:
+                best = self._trace_candidate(candidate, effect, best)
+        return best
+
+    def _trace_candidate(self, candidate: Candidate, effect: Effect | None, best: Trace) -> Trace:
+        """Return the stronger of a trace and what the texts say of one piece of a value."""
+        is_door = effect is not None and effect.severity is Severity.OPENS_A_DOOR
+        handed = frozenset() if is_door else self._delegated
+        known = self._is_known(candidate, effect)
+        seen: set[str] = set()
+        for held in self._index.find(candidate, self.budget, self._first):
+            if not self.budget.take(_ORIGIN_STEPS) or self._is_echo(candidate, held, is_seen=bool(seen)):
                 continue
-            known = self._is_known(candidate, effect)
-            seen: set[str] = set()
-            for held in self._index.find(candidate, self.budget, self._first):
-                if not self.budget.take(_ORIGIN_STEPS) or self._is_echo(candidate, held, is_seen=bool(seen)):
-                    continue
-                is_handed = held.reading.block in handed
-                named_by, signal, order = "nowhere", "", None
-                if not known and not is_handed:
-                    named_by, signal, order = self._read_place(candidate, held, effect)
-                if (
-                    not signal
-                    and (held.reading.block in seen or not candidate.is_distinctive)
-                    and named_by == "nowhere"
-                ):
-                    continue
-                seen.add(held.reading.block)
-                origin = self._origin(candidate, held, leaf, order, effect, known=known)
-                (self._ordered if signal else self._origins).append(origin)
-                if signal:
-                    rule = Finding(signal, leaf.argument, origin.start, origin.end, origin.how, origin.value)
-                    self.signals.setdefault((signal, leaf.argument), rule)
-                if STRENGTH.index(named_by) < STRENGTH.index(best.named_by):
-                    is_told = effect is not None and is_in_sentence(candidate, held, self.budget)
-                    best = Trace(named_by, origin, signal, is_told)
+            block, argument = held.reading.block, candidate.leaf.argument
+            named_by, signal, order = "nowhere", "", None
+            if not known and block not in handed:
+                named_by, signal, order = self._read_place(candidate, held, effect)
+            if not signal and named_by == "nowhere" and (block in seen or not candidate.is_distinctive):
+                continue
+            seen.add(block)
+            origin = self._origin(candidate, held, order, effect, known=known)
+            if signal:
+                self._ordered.append(origin)
+                rule = Finding(signal, argument, origin.start, origin.end, origin.how, origin.value)
+                self.signals.setdefault((signal, argument), rule)
+            else:
+                self._origins.append(origin)
+            if STRENGTH.index(named_by) < STRENGTH.index(best.named_by):
+                is_told = effect is not None and is_in_sentence(candidate, held, self.budget)
+                best = Trace(named_by, origin, signal, is_told)
         return best
 
     def is_in_text(self, name: str) -> bool:
@@ -168,36 +170,34 @@ class Lookup:
 
     def _read_place(self, candidate: Candidate, held: Places, effect: Effect | None) -> tuple[str, str, Order | None]:
         """Return what a place makes of a value, the signal, and the order."""
-        if effect is None:
-            signal, order = self._signal_in_block(candidate, held)
-            return ("order" if signal else "nowhere"), signal, order
-        if effect.severity is Severity.OPENS_A_DOOR:
-            return self._read_place_of_door(candidate, held, effect)
-        carried = self._context.carried.get(held.reading.block)
-        if carried is not None and carried.is_firm and carried.is_ordered:
-            return "order", "", None
-        if not self._is_telling(effect, candidate, held):
-            signal, order = self._signal_in_block(candidate, held)
-            return ("order" if signal else "nowhere"), signal, order
-        if (
-            len(held.spans) > _MANY_PLACES
-            and KINDS[effect.kind].by_target
-            and effect.kind not in GROUPS["given by owners"]
-        ):
+        if effect is not None:
+            if effect.severity is Severity.OPENS_A_DOOR:
+                return self._read_place_of_door(candidate, held, effect)
+            carried = self._context.carried.get(held.reading.block)
+            if carried is not None and carried.is_firm and carried.is_ordered:
+                return "order", "", None
+            if self._is_telling(effect, candidate, held):
+                return self._read_place_of_aim(candidate, held, effect)
+        signal, order = self._signal_in_block(candidate, held)
+        return ("order" if signal else "nowhere"), signal, order
+
+    def _read_place_of_aim(self, candidate: Candidate, held: Places, effect: Effect) -> tuple[str, str, Order | None]:
+        is_field, is_given = is_form_field(effect), effect.kind in GROUPS["given by owners"]
+        if len(held.spans) > _MANY_PLACES and KINDS[effect.kind].by_target and not is_given:
             # The text is enough of a reason: a log with thousands of lines about a host need not be read for orders.
             return "record", "", None
         is_ordered = held.is_ordered(candidate, self.budget)
-        if is_form_field(effect) and next(held.reading.text.find_cues_near(held.spans), None) is not None:
+        if is_field and next(held.reading.text.find_cues_near(held.spans), None) is not None:
             # "Fill in the address of the record above": beside an order a record is a part of it.
             is_ordered = True
-        is_prose = is_in_sentence(candidate, held, self.budget)
-        if effect.kind in GROUPS["given by owners"] or is_form_field(effect):
+        named_by = "text" if is_in_sentence(candidate, held, self.budget) or is_ordered else "record"
+        if is_given or is_field:
             if self._is_owner_named(candidate, held, effect, is_ordered=is_ordered):
                 return "owner", "", None
-            if not is_ordered and not is_prose and effect.kind != "pays" and len(held.spans) < _MAX_PLACES:
+            if named_by == "record" and effect.kind != "pays" and len(held.spans) < _MAX_PLACES:
                 return "record", "", None
         signal, order = self._signal_in_block(candidate, held)
-        return ("order" if signal else "text" if is_prose or is_ordered else "record"), signal, order
+        return ("order" if signal else named_by), signal, order
 
     def _read_place_of_door(self, candidate: Candidate, held: Places, effect: Effect) -> tuple[str, str, Order | None]:
         signal, order = self._signal_in_block(candidate, held)
@@ -236,10 +236,10 @@ class Lookup:
 
     def _signal_in_order(self, candidate: Candidate, order: Order, *, is_inside: bool, is_addressed: bool) -> str:
         """Return what one order in or beside which a value stands makes of the value; empty for nothing."""
-        around = order.words if is_inside else order.words.union(order.reach.split())
         has_verb = not self._verbs.isdisjoint(order.words)
         if candidate.is_number:
             # An order means a number if it has the tool's verb, and its object or the argument's name.
+            around = order.words if is_inside else order.words.union(order.reach.split())
             named = (word.encode() for word in tool_words(candidate.leaf.argument.rpartition(".")[2]))
             is_named = not around.isdisjoint(named)
             is_meant = has_verb and (is_named or (is_inside and not self._objects.isdisjoint(around)))
@@ -248,16 +248,22 @@ class Lookup:
             # In an order in another language the tool's English verb cannot stand; a name that the call goes to can.
             is_ordered = has_verb or (is_addressed and _ENGLISH.isdisjoint(order.words))
             return "origin:word-in-order" if is_inside and is_ordered else ""
+        return self._signal_of_identity(candidate, order, is_inside=is_inside, is_addressed=is_addressed)
+
+    def _signal_of_identity(self, candidate: Candidate, order: Order, *, is_inside: bool, is_addressed: bool) -> str:
+        """Return what one order makes of a value that is hardly in it by chance."""
         # Where the user asked for the act, only an order that names it or an address may be about this call; for a call
         # that only follows a link, only one to follow links.
+        around = order.words if is_inside else order.words.union(order.reach.split())
         if self._is_asked_for and not is_addressed and (self._verbs | self._objects).isdisjoint(around):
             return ""
         if self._only_requests and (self._verbs | _REQUEST_VERBS).isdisjoint(order.words.difference(candidate.words)):
             return ""
         if is_inside:
             return "origin:value-in-order"
-        points_here = (order.points_away or has_verb) and (is_addressed or _DISTINCTIVE.search(candidate.piece))
-        return "origin:value-near-order" if points_here else ""
+        is_meant = order.points_away or not self._verbs.isdisjoint(order.words)
+        is_told = is_meant and (is_addressed or _DISTINCTIVE.search(candidate.piece))
+        return "origin:value-near-order" if is_told else ""
 
     def _is_owner_named(self, candidate: Candidate, held: Places, effect: Effect, *, is_ordered: bool) -> bool:
         """Return whether a record gives the address of a person whom the user names, or the user wants it answered.
@@ -274,16 +280,15 @@ class Lookup:
         if is_ordered or (is_address and any(_is_in_prose(text, at, candidate) for at in places)):
             # Anyone can write a sentence with a name that the user knows, and an address of his own.
             return False
-        own = _LOCAL_PARTS.split(candidate.piece.partition(b"@")[0])
-        before = [_words_before(text, at, in_one_record=pays) for at in places]
-        owners = {word for words in (own, *before) for word in words if len(word) > 2 and not word.isdigit()}
+        owners = _find_owners(text, places, candidate, in_one_record=pays)
         # A word that every goal has names no one.
         return not owners.isdisjoint(goal.proper_names if pays else goal.asked - COMMON)
 
     def _origin(
-        self, candidate: Candidate, held: Places, leaf: Leaf, order: Order | None, effect: Effect | None, *, known: bool
+        self, candidate: Candidate, held: Places, order: Order | None, effect: Effect | None, *, known: bool
     ) -> Origin:
         """Return the origin of a value, as the call writes it."""
+        leaf = candidate.leaf
         if effect is not None:
             exact, sink = leaf.text, "target"
         else:
@@ -334,13 +339,8 @@ class Lookup:
         commands, and so is a file that the goal names.
         """
         for leaf in leaves:
-            is_command = sink_from_argument(leaf.argument) == "command"
-            if not is_command and not (written and is_content(leaf) and leaf_name(leaf) not in ROLES["old text"]):
-                continue
-            line = prepare(leaf.text.strip().encode("utf-8", "ignore"))
-            shortest = _SHORTEST_DICTATED if is_command else _SHORTEST_WRITTEN
-            is_one_word = is_command and b" " not in line
-            if len(line) < shortest or is_one_word or line in self._goal.trusted_only:
+            line = _fold_line(leaf, written=written)
+            if not line or line in self._goal.trusted_only:
                 continue
             for reading in self._index.readings:
                 if reading.position >= self._first and (at := reading.text.prepared.find(line)) >= 0:
@@ -362,7 +362,7 @@ class Lookup:
         """
         words = self._index.words
         runs = any(leaf.text and sink_from_argument(leaf.argument) == "command" for leaf in leaves)
-        if self._is_asked_for or runs or self._verbs.isdisjoint(words) or self._objects.isdisjoint(words):
+        if self._is_asked_for or runs or self._verbs.isdisjoint(words):
             return []
         # With arguments of its own a call is told apart by them; the bare order counts where there is little else.
         unasked = self._unasked_words(leaves)
@@ -393,6 +393,16 @@ class Lookup:
             if len(unasked) > _FEW_WORDS:
                 break
         return unasked
+
+
+def _fold_line(leaf: Leaf, *, written: bool) -> bytes:
+    """Return what a text could dictate of a leaf, folded; empty for what stands in texts by chance."""
+    is_command = sink_from_argument(leaf.argument) == "command"
+    if not is_command and not (written and is_content(leaf) and leaf_name(leaf) not in ROLES["old text"]):
+        return b""
+    line = prepare(leaf.text.strip().encode("utf-8", "ignore"))
+    is_one_word = is_command and b" " not in line
+    return b"" if is_one_word or len(line) < (_SHORTEST_DICTATED if is_command else _SHORTEST_WRITTEN) else line
 
 
 def is_form_field(effect: Effect) -> bool:
@@ -470,6 +480,13 @@ def _is_in_prose(text: bytes, at: int, candidate: Candidate) -> bool:
     segment = before + text[at + len(candidate.piece) : end]
     words = [word for word in split_words(segment) if word.isalpha()]
     return len(words) >= _FEW_WORDS and not SMALL_WORDS.isdisjoint(words) and not _MERGED.fullmatch(segment)
+
+
+def _find_owners(text: bytes, places: Sequence[int], candidate: Candidate, *, in_one_record: bool) -> set[bytes]:
+    """Return the words that may name the owner of an address: those in it, and those before it."""
+    own = _LOCAL_PARTS.split(candidate.piece.partition(b"@")[0])
+    before = [_words_before(text, at, in_one_record=in_one_record) for at in places]
+    return {word for words in (own, *before) for word in words if len(word) > 2 and not word.isdigit()}
 
 
 def _words_before(text: bytes, at: int, *, in_one_record: bool = False) -> list[bytes]:
