@@ -111,8 +111,9 @@ def effects_of(
     """
     project = project.at(call.folder) if call.folder else project
     effects = _read_safely(lambda: limit_effects(_read_call(call, leaves, project, activity)), "unreadable")
-    effects += [effect(kind, call.tool) for kind in kinds_of_tool(project.effect_rows, call.tool)]
-    return tuple(sorted(effects, key=lambda entry: -entry.severity))
+    if project.effect_rows:
+        effects += [effect(kind, call.tool) for kind in kinds_of_tool(project.effect_rows, call.tool)]
+    return tuple(sorted(effects, key=lambda entry: -entry.severity) if len(effects) > 1 else effects)
 
 
 def files_of(call: ToolCall, project: Project, activity: Activity) -> tuple[list[str], list[str]]:
@@ -176,7 +177,9 @@ def _read_call(call: ToolCall, leaves: Sequence[Leaf] | None, project: Project, 
         if project.named is not None:
             project.named.append("")
         effects = read_command(command, "command", project, activity)
-        return effects + _known_secrets([Leaf("command", command)], effects, activity)
+        if activity.secrets:
+            effects += _known_secrets([Leaf("command", command)], effects, activity)
+        return effects
     leaves = flatten_arguments(call.arguments)[0] if leaves is None else leaves
     return _read_tool(_Use(call, name, leaves, project, activity))
 
@@ -185,8 +188,10 @@ def _known_secrets(
     leaves: Sequence[Leaf], effects: Sequence[Effect], activity: Activity, *, is_local: bool = True
 ) -> list[Effect]:
     """Return that a secret which was read leaves, where another machine hears the arguments."""
+    if not activity.secrets:
+        return []
     is_heard = not is_local or any(entry.kind in _TAKES_ALONG for entry in effects)
-    return [*find_known_secrets(leaves, activity.secrets)] if activity.secrets and is_heard else []
+    return [*find_known_secrets(leaves, activity.secrets)] if is_heard else []
 
 
 def _is_other_shell(name: ToolName) -> bool:
@@ -238,6 +243,8 @@ def _read_other(use: _Use) -> tuple[list[Effect], bool]:
 
 def limit_effects(effects: Sequence[Effect]) -> list[Effect]:
     """Return the effects without repetitions, the gravest first; what is beyond the limit counts as unreadable."""
+    if len(effects) == 1:
+        return [*effects]
     distinct = list({(entry.kind, entry.target): entry for entry in reversed(effects)}.values())[::-1]
     if len(distinct) > 1:
         distinct = [entry for entry in distinct if entry.kind != "looks"] or distinct[:1]

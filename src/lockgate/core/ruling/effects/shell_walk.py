@@ -70,7 +70,8 @@ def read_command(text: str, argument: str, project: Project, activity: Activity)
     walk.read_text(text.replace(MARK, ""))
     read_loaded_code(walk)
     found = walk.effects()
-    walk.note_changes()
+    if project.changes is not None:
+        walk.note_changes()
     for path, written in walk.written.items():
         found += read_written_file(path, written, "", argument, project)
     return found
@@ -144,8 +145,8 @@ class Walk:
 
     def effects(self) -> list[Effect]:
         """Return what was found: each effect once; only looking when there is nothing."""
-        found = sorted(self._found.values(), key=lambda each: -each.severity)
-        return found or [effect("looks", argument=self.argument, span=(0, self.span[1]))]
+        effects = [*self._found.values()] or [effect("looks", argument=self.argument, span=(0, self.span[1]))]
+        return sorted(effects, key=lambda entry: -entry.severity) if len(effects) > 1 else effects
 
     # Values
 
