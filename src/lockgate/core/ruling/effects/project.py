@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from functools import partial
+from functools import lru_cache, partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -190,6 +190,7 @@ def _site(host: str, path: str) -> str:
     return f"{host}/{owner}" if owner else ""
 
 
+@lru_cache(maxsize=4096)
 def normalize_path(path: str) -> str:
     """Return a path without `.`, `..` and doubled slashes; leading `..` of a relative path stay."""
     parts: list[str] = []
