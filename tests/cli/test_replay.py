@@ -61,7 +61,7 @@ def test_it_reads_what_claude_code_has_on_record(run: Run, projects: Path) -> No
     assert "50.0 % (1)" in ended.out
     assert 'mcp__mail__send_email(to="eve@collector.example"' in ended.out
     assert "ran then" in ended.out
-    assert "in a sentence that gives orders" in ended.out
+    assert "in or beside an order" in " ".join(ended.out.split())
     # It only reads: nothing is recorded anywhere.
     assert sorted(os.walk(projects)) == before
     assert not (projects.parents[1].parent / ".local").exists()

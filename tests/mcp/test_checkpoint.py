@@ -117,7 +117,8 @@ def test_a_hijacked_call_is_answered_in_the_servers_place(rig: Rig) -> None:
     assert rig.told()["id"] == "seven"
     assert "resultType" not in rig.told()["result"]
     assert "lockgate approvals approve" in reason
-    assert "not from the goal" in reason
+    assert "which stands in the result of " in reason
+    assert "and not in your words. " in reason
 
 
 def test_without_the_poisoned_text_the_same_call_passes(rig: Rig) -> None:

@@ -132,7 +132,7 @@ def test_calls_results_and_rulings_through_pipes(start: Start, environment: dict
     assert server.ask("vendor/large", text="y" * 2_000_000)["result"]["size"] > 2_000_000
     assert server.call("send_email", **HIJACKED).startswith("did send_email")
     assert server.call("read_poison")
-    assert "not from the goal" in server.call("send_email", **HIJACKED)
+    assert "stands in the result of mail:read_poison and not in your words" in server.call("send_email", **HIJACKED)
     server.send(b'{"jsonrpc":"2.0","id":1,"method":"ping","method":"tools/call"}\n')
     assert server.receive()["error"]["code"] == -32700
     # Many at once: each is answered once, and under its own id.

@@ -57,10 +57,27 @@ def test_what_is_forbidden_fits_into_the_first_sentence(scanner: Scanner) -> Non
 def test_every_kind_fits_into_the_first_sentence_with_the_longest_target() -> None:
     for kind in KINDS:
         found = Finding(f"effect:{kind}", "command", 0, 4, "raw", "x" * 200)
-        named = Origin("command", found.excerpt, "b0003", "s" * 300, 0, 1, sink="target")
-        said = first_sentence(Reason.UNASKED_EFFECT, [found], [named], [])
-        assert len(said) <= MAX_FIRST
-        assert said.endswith((".", "…"))
+        for source in ("s" * 300, f"tool:{'s' * 300}"):
+            named = Origin("command", found.excerpt, "b0003", source, 0, 1, sink="target")
+            said = first_sentence(Reason.UNASKED_EFFECT, [found], [named], [])
+            assert len(said) <= MAX_FIRST
+            assert said.endswith(" and not in your words.")
+
+
+@pytest.mark.parametrize("rule", ["origin:tool-in-order", "origin:unasked-recipient", "seed:system", "flow:ledger"])
+def test_a_sentence_with_long_values_is_whole(rule: str) -> None:
+    found = Finding(rule, "w" * 300, 0, 4, "raw", "x" * 160)
+    said = first_sentence(Reason.UNTRUSTED_ORIGIN, [found], [], [])
+    assert len(said) <= MAX_FIRST
+    assert said.endswith(".")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_value_beside_an_order_is_named_with_its_source(kind: str) -> None:
+    origin = Origin("command", "v" * 200, "b0003", "web:" + "p" * 300, 0, 1, order="Do it.")
+    said = first_sentence(Reason.UNTRUSTED_ORIGIN, [], [origin], [effect(kind, "x" * 200)])
+    assert len(said) <= MAX_FIRST
+    assert re.search(r"`v+…` stands in or beside an order in the page p+…\.$", said)
 
 
 def test_control_characters_of_a_target_do_not_reach_the_terminal() -> None:

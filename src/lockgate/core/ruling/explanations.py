@@ -27,6 +27,8 @@ SLOT = "slot:"
 # The first sentence has at most so many characters.
 MAX_FIRST = 160
 _MAX_TARGET, _MAX_PLACE = 48, 32
+# A sentence that is too long shows less of its values, and still ends.
+_ROOMS = (_MAX_TARGET, 36, 24, 16)
 _MAX_ORIGINS, _MAX_DETAILS = 2, 4
 
 
@@ -42,82 +44,97 @@ def explain(
 def first_sentence(
     reason: Reason, findings: Sequence[Finding], origins: Sequence[Origin], effects: Sequence[Effect]
 ) -> str:
-    """Return why a call was escalated in one sentence of at most `MAX_FIRST` characters."""
-    sentence = (
-        _sentence_from_flow(findings)
+    """Return why a call was escalated in one whole sentence of at most `MAX_FIRST` characters."""
+    sentences = (_sentence(reason, findings, origins, effects, room) for room in _ROOMS)
+    sentence = next((said for said in sentences if len(said) < MAX_FIRST), "")
+    return f"{sentence or f'This call was escalated: {reason.value}'}."
+
+
+def _sentence(
+    reason: Reason, findings: Sequence[Finding], origins: Sequence[Origin], effects: Sequence[Effect], room: int
+) -> str:
+    """Return the sentence without its full stop; each value in it has at most `room` characters."""
+    return (
+        _sentence_from_flow(findings, room)
         or next((found.excerpt for found in findings if found.rule in (FORBIDDEN, LOOKALIKE)), "")
-        or _sentence_from_effects(findings, origins)
-        or _sentence_from_origins(findings, origins, effects)
-        or _sentence_from_rules(findings)
+        or _sentence_from_effects(findings, origins, room)
+        or _sentence_from_origins(findings, origins, effects, room)
+        or _sentence_from_rules(findings, room)
         or ("Every call is escalated in paranoid mode" if reason is Reason.PARANOID_MODE else "")
-        or _sentence_for_unnamed(reason, effects)
+        or _sentence_for_unnamed(reason, effects, room)
         or f"This call was escalated: {reason.value}"
     )
-    return f"{sentence[: MAX_FIRST - 2]}…" if len(sentence) >= MAX_FIRST else f"{sentence}."
 
 
-def describe_effect(kind: str, target: str) -> str:
+def describe_effect(kind: str, target: str, room: int = _MAX_TARGET) -> str:
     """Return what an effect does as the end of the sentence "this call …"."""
     shown = printable(target)
-    shown = shown if len(shown) <= _MAX_TARGET else f"{shown[: _MAX_TARGET - 1]}…"
+    shown = shown if len(shown) <= room else f"{shown[: room - 1]}…"
     return KINDS[kind].does.replace("`{target}`", f"`{shown}`" if shown else "something that it does not name")
 
 
-def _sentence_from_flow(findings: Sequence[Finding]) -> str:
+def _sentence_from_flow(findings: Sequence[Finding], room: int) -> str:
     held = next((found for found in findings if found.rule.startswith("flow:")), None)
-    return "" if held is None else f"Your policy `{held.rule.removeprefix('flow:')}` holds this: {held.excerpt}"
+    if held is None:
+        return ""
+    said = f"Your policy {quoted(held.rule.removeprefix('flow:'), room)} holds this"
+    return f"{said}: {held.excerpt}" if len(said) + len(held.excerpt) < MAX_FIRST - 2 else said
 
 
-def _sentence_from_effects(findings: Sequence[Finding], origins: Sequence[Origin]) -> str:
+def _sentence_from_effects(findings: Sequence[Finding], origins: Sequence[Origin], room: int) -> str:
     effects = (found for found in findings if found.rule.startswith(EFFECT))
     finding = next((found for found in effects if found.rule.removeprefix(EFFECT) in KINDS), None)
     if finding is None:
         return ""
-    does = describe_effect(finding.rule.removeprefix(EFFECT), finding.excerpt)
+    does = describe_effect(finding.rule.removeprefix(EFFECT), finding.excerpt, room)
     for origin in origins:
         if origin.sink == "target" and origin.value == finding.excerpt:
-            return f"This call {does}, which stands in {name_of_source(origin)} and not in your words"
+            return f"This call {does}, which stands in {name_of_source(origin, room)} and not in your words"
     return f"This call {does}"
 
 
-def _sentence_from_origins(findings: Sequence[Finding], origins: Sequence[Origin], effects: Sequence[Effect]) -> str:
-    does = describe_effect(effects[0].kind, effects[0].target) if effects and effects[0].target else "acts"
+def _sentence_from_origins(
+    findings: Sequence[Finding], origins: Sequence[Origin], effects: Sequence[Effect], room: int
+) -> str:
+    does = describe_effect(effects[0].kind, effects[0].target, room) if effects and effects[0].target else "acts"
     dictated = next((found for found in findings if found.rule == DICTATED), None)
     for origin in origins:
         if dictated is not None and origin.value == dictated.excerpt:
-            return f"This call {does}; {name_of_source(origin)} has its command word for word"
+            return f"This call {does}; {name_of_source(origin, room)} has its command word for word"
         if origin.order and not origin.known:
-            value = quoted(origin.value, _MAX_TARGET)
-            return f"This call {does}; {value} stands in or beside an order in {name_of_source(origin)}"
+            value = quoted(origin.value, room)
+            return f"This call {does}; {value} stands in or beside an order in {name_of_source(origin, room)}"
     for found in findings:
         if found.rule == "origin:tool-in-order":
-            return f"An order in {printable(found.where)} says what this call does"
+            return f"An order in {printable(found.where, room)} says what this call does"
         if found.rule == "origin:unasked-recipient":
-            return f"This call goes to {quoted(found.excerpt, _MAX_TARGET)}, which untrusted text gives in a sentence"
+            return f"This call goes to {quoted(found.excerpt, room)}, which untrusted text gives in a sentence"
     return ""
 
 
-def _sentence_from_rules(findings: Sequence[Finding]) -> str:
+def _sentence_from_rules(findings: Sequence[Finding], room: int) -> str:
     for found in findings:
         if not found.rule.startswith("origin:") and found.rule != CARRIED:
-            what = f": {quoted(found.excerpt, 60)}" if found.excerpt else ""
-            return f"Rule {found.rule} matches in {printable(found.where)}{what}"
+            what = f": {quoted(found.excerpt, room)}" if found.excerpt else ""
+            return f"Rule {found.rule} matches in {printable(found.where, room)}{what}"
     return ""
 
 
-def _sentence_for_unnamed(reason: Reason, effects: Sequence[Effect]) -> str:
+def _sentence_for_unnamed(reason: Reason, effects: Sequence[Effect], room: int) -> str:
     if reason is not Reason.UNNAMED_TARGET or not effects:
         return ""
-    does = describe_effect(effects[0].kind, effects[0].target)
+    does = describe_effect(effects[0].kind, effects[0].target, room)
     return f"This call {does}, after untrusted text was read, and your words do not name that letter by letter"
 
 
-def name_of_source(origin: Origin) -> str:
+def name_of_source(origin: Origin, room: int = _MAX_PLACE) -> str:
     """Return what a person calls the place of a text: a page, a file, the result of a tool."""
     kind, _, place = printable(origin.source).partition(":")
     place = place.removeprefix("https://").removeprefix("http://")
-    place = place if len(place) <= _MAX_PLACE else f"{place[: _MAX_PLACE - 1]}…"
-    named = {"web": f"the page {place}", "tool": f"the result of {place}", "file": place, "mail": f"the mail {place}"}
+    room = min(room, _MAX_PLACE)
+    place = place if len(place) <= room else f"{place[: room - 1]}…"
+    result = f"the result of {place}"
+    named = {"web": f"the page {place}", "tool": result, "mcp": result, "file": place, "mail": f"the mail {place}"}
     return named.get(kind, f"{kind} {place}".strip()) if place else kind[:_MAX_PLACE]
 
 
