@@ -62,7 +62,7 @@ def test_the_service_answers_like_the_examples(make: Callable[..., Asking]) -> N
         reply = ask(method, replace_texts(example["path"], real), request)
         assert reply.status == 200, (example["path"], reply.body)
         answer = shorten(reply.json)
-        real |= {old: new for old, new in pairs(example["answer"], answer) if old != new and is_id(old)}
+        real |= {old: new for old, new in pairs(example["answer"], answer) if old != new and is_id(old) and is_id(new)}
         if os.environ.get("LOCKGATE_WRITE_GOLDEN") == "1":
             example["answer"] = replace_texts(answer, {new: old for old, new in real.items()})
         assert shape(example["answer"]) == shape(answer), example["path"]
@@ -71,7 +71,8 @@ def test_the_service_answers_like_the_examples(make: Callable[..., Asking]) -> N
 
 
 def is_id(text: str) -> bool:
-    return re.fullmatch(r"[\w:/-]{8,}", text) is not None
+    # A rule's id is the same in every run; another rule in its place is another answer.
+    return re.fullmatch(r"(?!(?:effect|origin|slot):)[\w:/-]{8,}", text) is not None
 
 
 def shorten(value: Any) -> Any:
