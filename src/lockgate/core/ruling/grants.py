@@ -127,7 +127,7 @@ def facts_from_ask(ask: EscalatedCall, arguments: str, sources: tuple[str, ...],
         rules=tuple(sorted({finding.rule for finding in ask.findings})),
         names=tuple(sorted({_INDEX.sub("", name) for name, _ in argument_values(given)})),
         arguments=hash_texts(_SCHEMA, "arguments", canonical_json(given), ask.call.folder),
-        is_exact=not reaching or not all(map(_is_receiver, reaching)) or _has_stray_value(ask, reaching),
+        is_exact=not reaching or not all(map(_is_receiver, reaching)) or _takes_more_along(ask, reaching, given),
         project=project,
         barred=_why_barred(ask),
     )
@@ -177,8 +177,12 @@ def _is_receiver(effect: Effect) -> bool:
     return is_known and sink_from_argument(effect.argument) in _RECEIVERS and not is_shared_host(effect.target)
 
 
-def _has_stray_value(ask: EscalatedCall, reaching: list[Effect]) -> bool:
-    """Return whether untrusted text named another place than the targets: a copy to an attacker, in some field."""
+def _takes_more_along(ask: EscalatedCall, reaching: list[Effect], given: dict[str, object]) -> bool:
+    """Return whether the call takes a file along, or untrusted text named another place: a copy to an attacker."""
+    from lockgate.core.ruling.effects.tool_arguments import names_file
+
+    if any(names_file(name) for name, _ in argument_values(given)):
+        return True
     targets = [effect.target.casefold() for effect in reaching]
     placed = (origin for origin in ask.origins if not origin.known and (origin.sink or origin.order))
     return any(not any(origin.value.casefold() in target for target in targets) for origin in placed)

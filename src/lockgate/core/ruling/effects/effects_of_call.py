@@ -177,9 +177,7 @@ def _read_call(call: ToolCall, leaves: Sequence[Leaf] | None, project: Project, 
         if project.named is not None:
             project.named.append("")
         effects = read_command(command, "command", project, activity)
-        if activity.secrets:
-            effects += _known_secrets([Leaf("command", command)], effects, activity)
-        return effects
+        return effects + _known_secrets([Leaf("command", command)], effects, activity)
     leaves = flatten_arguments(call.arguments)[0] if leaves is None else leaves
     return _read_tool(_Use(call, name, leaves, project, activity))
 
@@ -188,9 +186,7 @@ def _known_secrets(
     leaves: Sequence[Leaf], effects: Sequence[Effect], activity: Activity, *, is_local: bool = True
 ) -> list[Effect]:
     """Return that a secret which was read leaves, where another machine hears the arguments."""
-    if not activity.secrets:
-        return []
-    is_heard = not is_local or any(entry.kind in _TAKES_ALONG for entry in effects)
+    is_heard = activity.secrets and (not is_local or any(entry.kind in _TAKES_ALONG for entry in effects))
     return [*find_known_secrets(leaves, activity.secrets)] if is_heard else []
 
 
