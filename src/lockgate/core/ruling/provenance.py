@@ -333,14 +333,14 @@ class Lookup:
                     yield origin._replace(order=sentence_of(reading, order))
 
     def find_dictated(self, leaves: Sequence[Leaf], *, written: bool = False) -> Origin | None:
-        """Return where untrusted text has a whole command word for word, and the user's words do not.
+        """Return where untrusted text has a whole command word for word, and no trusted or vetted text does.
 
         With `written` what a file is to hold counts as well. A text that the user handed over to is free to give
         commands, and so is a file that the goal names.
         """
         for leaf in leaves:
             line = _fold_line(leaf, written=written)
-            if not line or line in self._goal.trusted_only:
+            if not line or line in self._goal.written:
                 continue
             for reading in self._index.readings:
                 if reading.position >= self._first and (at := reading.text.prepared.find(line)) >= 0:
