@@ -676,8 +676,8 @@ def session(judge: object, scanner: Scanner, **more: Any) -> Any:
 
 
 CALL = ("send_email", {"to": "clerk@vendor.example", "body": "the report"})
-# Out of a text as well, and no order names it.
-HOME = ("Bash", {"command": "pip install leftpadder"})
+# Out of a text as well, in other words; no order names it.
+HOME = ("Bash", {"command": "pip install --quiet leftpadder"})
 
 
 def test_a_gate_gives_it_evidence_and_goes_by_what_it_says(tmp_path: Path, scanner: Scanner) -> None:
