@@ -87,7 +87,10 @@ def _sentence_from_effects(findings: Sequence[Finding], origins: Sequence[Origin
     if finding is None:
         return ""
     does = describe_effect(finding.rule.removeprefix(EFFECT), finding.excerpt, room)
-    for origin in origins:
+    dictated = [found.excerpt for found in findings if found.rule == DICTATED]
+    for origin in sorted(origins, key=lambda origin: origin.value not in dictated):
+        if origin.value in dictated:
+            return f"This call {does}; {name_of_source(origin, room)} has its command word for word"
         if origin.sink == "target" and origin.value == finding.excerpt:
             return f"This call {does}, which stands in {name_of_source(origin, room)} and not in your words"
     return f"This call {does}"
@@ -97,10 +100,7 @@ def _sentence_from_origins(
     findings: Sequence[Finding], origins: Sequence[Origin], effects: Sequence[Effect], room: int
 ) -> str:
     does = describe_effect(effects[0].kind, effects[0].target, room) if effects and effects[0].target else "acts"
-    dictated = next((found for found in findings if found.rule == DICTATED), None)
     for origin in origins:
-        if dictated is not None and origin.value == dictated.excerpt:
-            return f"This call {does}; {name_of_source(origin, room)} has its command word for word"
         if origin.order and not origin.known:
             value = quoted(origin.value, room)
             return f"This call {does}; {value} stands in or beside an order in {name_of_source(origin, room)}"
