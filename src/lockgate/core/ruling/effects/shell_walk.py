@@ -64,14 +64,12 @@ def read_command(text: str, argument: str, project: Project, activity: Activity)
         return [effect("unreadable", certainty=Certainty.GUESS, argument=argument, span=(0, len(text)))]
     walk = Walk(argument, project, activity, text)
     # Codes of letters can spell any path.
-    walk.is_near_own = (
-        project.follow is not None or activity.is_near_own or "\\" in text or may_lead_to_own(text, project)
-    )
+    walk.is_always_near = project.follow is not None or activity.is_near_own
+    walk.is_near_own = walk.is_always_near or "\\" in text or may_lead_to_own(text, project)
     walk.read_text(text.replace(MARK, ""))
     read_loaded_code(walk)
     found = walk.effects()
-    if project.changes is not None:
-        walk.note_changes()
+    walk.note_changes()
     for path, written in walk.written.items():
         found += read_written_file(path, written, "", argument, project)
     return found
@@ -86,7 +84,7 @@ class Walk:
     # Whether the program that is being read has the administrator's rights.
     as_root = False
     # Whether the command can come near Lockgate's own files at all.
-    is_near_own = True
+    is_near_own = is_always_near = True
     # How many substitutions take the output: what is captured is not shown, and its use decides.
     _captured = 0
     _nested = _texts = _read = _expanded = _depth = _steps = 0
@@ -135,11 +133,18 @@ class Walk:
         if found.severity:
             self.add(found.kind, found.target, found.certainty)
 
+    def may_reach_own(self, call: Invocation) -> bool:
+        """Return whether one program of a line that is near Lockgate's own files may reach them itself."""
+        if self.is_always_near or self.assigned or call.stdin.text or call.stdin.target:
+            return True
+        # The words are expanded; an unknown value among them may be anything.
+        words = " ".join([self.folder, call.name, *call.arguments])
+        return MARK in words or "\\" in words or may_lead_to_own(words, self.project)
+
     def note_own(self, path: str, access: Access, *, below: bool = False) -> None:
         """Note what an access does to Lockgate's own files; `below` is whether it reaches everything below the path."""
-        if not self.is_near_own:
-            return
-        found = own_access(self.plain(path), access, self.project, folder=self.folder, below=below)
+        path = self.plain(path)
+        found = own_access(path, access, self.project, folder=self.folder, below=below) if self.is_near_own else None
         if found is not None:
             self.add(found.kind, found.target)
 

@@ -52,7 +52,9 @@ def read_program(walk: Walk, call: Invocation) -> Output:
     if "/" in name:
         match = _SYSTEM_BIN.fullmatch(name) or _PROJECT_BIN.fullmatch(name)
         if match is None or walk.download_of(walk.full_path(name)):
-            return _run_by_path(walk, call)
+            note_own_acts(walk, call, name, is_known=False)
+            run_file(walk, name, arguments)
+            return UNKNOWN_OUTPUT
         of_project = match.re is _PROJECT_BIN and walk.place(name) is Place.INSIDE
         name = match.group(1) or match.group(2)
     row, used = find_row(name, arguments)
@@ -62,17 +64,8 @@ def read_program(walk: Walk, call: Invocation) -> Output:
     if len(arguments) == 1 and _asks_about(name, arguments[0]):
         return UNKNOWN_OUTPUT
     started = call if name == call.name else call._replace(name=name)
-    if walk.is_near_own:
-        note_own_acts(walk, call, name, is_known=row is not None and row.effect != "unknown")
-        return follow_processes(walk, started, _read_known(walk, started, row, used, of_project=of_project))
-    return _read_known(walk, started, row, used, of_project=of_project)
-
-
-def _run_by_path(walk: Walk, call: Invocation) -> Output:
-    if walk.is_near_own:
-        note_own_acts(walk, call, call.name, is_known=False)
-    run_file(walk, call.name, call.arguments)
-    return UNKNOWN_OUTPUT
+    note_own_acts(walk, call, name, is_known=row is not None and row.effect != "unknown")
+    return follow_processes(walk, started, _read_known(walk, started, row, used, of_project=of_project))
 
 
 def _read_known(walk: Walk, call: Invocation, row: ProgramRow | None, used: int, *, of_project: bool) -> Output:

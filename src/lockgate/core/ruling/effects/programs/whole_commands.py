@@ -166,8 +166,6 @@ def _write_copy(walk: Walk, path: str, target: str, stream: Output) -> None:
 def _note_own_copies(use: Use, sources: list[str], target: str) -> None:
     """Note what a copy, with all that is below its sources, does to Lockgate's own files."""
     walk = use.walk
-    if not walk.is_near_own:
-        return
     target = walk.plain(target)
     access = {"moves": Access.DELETE, "links": Access.WRITE}.get(use.row.effect, Access.READ)
     for source in map(walk.plain, sources):
