@@ -83,21 +83,6 @@ def last_word(arguments: list[str], words: list[str]) -> str:
     return last
 
 
-PATTERNS = {
-    name: (effect, re.compile(pattern))
-    for name, effect, pattern in read_table(PACKAGE, TABLE, "patterns", ("name", "effect", "pattern"))
-}
-
-
-def role_if(use: Use, value: str) -> None:
-    """A value that does more where it fits the pattern behind the dot."""
-    kind, pattern = PATTERNS[use.detail]
-    if pattern.search(value):
-        # A mode is no target, the file behind it is; a verb is none, the whole command is.
-        targets = {"changes-permissions": use.operands[-1:], "changes-service": use.operands}
-        note_kind(use.walk, kind, " ".join(targets.get(kind, [value])))
-
-
 # Requests and hosts
 
 # A token sent to the service that issued it is its ordinary use.
@@ -368,6 +353,29 @@ def run_command(walk: Walk, value: str) -> None:
         walk.add_unreadable()
     else:
         walk.read_text(value)
+
+
+# Values that do more where they fit a pattern
+
+PATTERNS: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
+for _name, _effect, _pattern in read_table(PACKAGE, TABLE, "patterns", ("name", "effect", "pattern")):
+    PATTERNS.setdefault(_name, []).append((_effect, re.compile(_pattern)))
+# What is done with the text in the group of a pattern, and how many of these are read.
+_ON_MATCH = {"sh": lambda use, text: run_command(use.walk, text), "write": role_write}
+MOST_MATCHES = 24
+
+
+def role_if(use: Use, value: str) -> None:
+    """A value that does more where it fits the pattern behind the dot, or that holds a command or a path."""
+    for kind, pattern in PATTERNS[use.detail]:
+        take = _ON_MATCH.get(kind)
+        for at, match in enumerate(pattern.finditer(value)):
+            if take is None or at == MOST_MATCHES:
+                # A mode is no target, the file behind it is; a verb is none, the whole command is.
+                targets = {"changes-permissions": use.operands[-1:], "changes-service": use.operands}
+                note_kind(use.walk, "unreadable" if take else kind, " ".join(targets.get(kind, [value])))
+                break
+            take(use, match[1])
 
 
 # Git

@@ -409,11 +409,6 @@ def finish_names_program(use: Use) -> Output:
     return Output(Source.TEXT, path if name and find_own(path, use.walk.project) else name)
 
 
-def _read_unless(walk: Walk, value: str, pattern: str) -> None:
-    if value and not re.fullmatch(pattern, value):
-        walk.read_text(value)
-
-
 # Roles that are one call of the walk: a file that is opened, sent, run or loaded, and texts that are read as commands.
 SIMPLE_ROLES: dict[str, Callable[[Walk, str], object]] = {
     "open": lambda walk, value: walk.read_file(value),
@@ -422,8 +417,4 @@ SIMPLE_ROLES: dict[str, Callable[[Walk, str], object]] = {
     "module": lambda walk, value: run_file(walk, value, [], "code"),
     "remote-command": lambda walk, value: walk.run_elsewhere(value),
     "code": note_code,
-    # A command for a signal, or the signal alone.
-    "trap": lambda walk, value: _read_unless(walk, value, r"[A-Z0-9]+"),
-    # An argument that is a command if it has blanks.
-    "command-text": lambda walk, value: _read_unless(walk, value, r"\S*\s*|.*#\{.*"),
 }

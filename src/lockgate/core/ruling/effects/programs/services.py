@@ -223,8 +223,6 @@ def finish_queries_file(use: Use) -> Output:
     return UNKNOWN_OUTPUT
 
 
-# In this order: the gravest kind counts.
-_DOCUMENT_KINDS = [PATTERNS[f"documents-{act}"] for act in ("grant", "drop", "change")]
 # A database or a collection, however it is called up.
 _DOCUMENT_NAMES = re.compile(
     r"(?:\.(?:getSiblingDB|getCollection|dropCollection)\s*\(|\bdb\[)\s*['\"]([^'\"]{1,128})"
@@ -235,7 +233,8 @@ _DOCUMENT_NAMES = re.compile(
 def finish_queries_documents(use: Use) -> Output:
     """Calls on collections: the gravest kind, with all names as targets, and the server if it is another machine."""
     text = use.call.stdin.text + "".join(use.values.get("text", []))
-    kind = next((kind for kind, pattern in _DOCUMENT_KINDS if pattern.search(text)), "")
+    # The gravest kind is the first.
+    kind = next((kind for kind, pattern in PATTERNS["documents"] if pattern.search(text)), "")
     names = [next(filter(None, groups)) for groups in _DOCUMENT_NAMES.findall(text)]
     if kind and len(set(names)) > 16:
         use.walk.add_unreadable()

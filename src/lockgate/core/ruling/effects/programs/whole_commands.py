@@ -514,8 +514,8 @@ def finish_asks_forge(use: Use) -> Output:
     body = {name: value for name, _, value in (field.partition("=") for field in fields)}
     kinds = kinds_of_request(name_of_request(method, f"/{path.lstrip('/')}"), body)
     default = "deletes-record" if method == "DELETE" else "changes-record"
-    if method != "DELETE" and PATTERNS["forge-access"][1].search(path):
-        default = PATTERNS["forge-access"][0]
+    if method != "DELETE" and any(pattern.search(path) for _, pattern in PATTERNS["forge-access"]):
+        default = "grants-access"
     for kind in kinds or [default]:
         note_kind(use.walk, kind, path)
     return UNKNOWN_OUTPUT
