@@ -85,7 +85,8 @@ def _note_paths(walk: Walk, call: Invocation, words: list[str], *, writes: bool)
     for given, (paths, access, here) in _REACHES.get(call.name, ()):
         if given.search(line):
             is_here = here != "-" and not has_option(words, *here.split())
-            for path in (*_reached(paths, call.name, words), *["."] * is_here):
+            reached = given.findall(line) if paths == "given" else _reached(paths, call.name, words)
+            for path in (*reached, *["."] * is_here):
                 walk.note_own(path, Access(access.split()[0]), below="one" not in access)
 
 
@@ -359,7 +360,7 @@ def _note_managed(walk: Walk, words: list[str]) -> None:
     """Note what a manager of services does to ours, to that of a judge, or to their variables."""
     # A judge's server that is started anew is the same judge.
     holds_judge = walk.project.judge_servers and "restart" not in words
-    own = ["lockgate", *(OWN_WORDS["model servers"] if holds_judge else ())]
+    own, named = ["lockgate", *(OWN_WORDS["model servers"] if holds_judge else ())], list[str]()
     if OWN_WORDS["environment verbs"].intersection(words):
         # Without a name, all variables are changed.
         named = [word for word in words if len(words) == 1 or _P["steers service"].fullmatch(word.partition("=")[0])]
@@ -370,8 +371,6 @@ def _note_managed(walk: Walk, words: list[str]) -> None:
         is_ours = re.compile("|".join(own), re.IGNORECASE).search
         named = [word for word in words if not (word.isalnum() or _is_foreign(word, "lockgate.service"))]
         named += filter(is_ours, words)
-    else:
-        named = []
     if named:
         walk.add("changes-own-guard", walk.plain(named[-1]))
 
