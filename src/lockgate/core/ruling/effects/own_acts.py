@@ -186,7 +186,6 @@ def _may_be_address(leaf: Leaf, *, reads_all: bool) -> bool:
 
 # 2. The port as a program's words say it, and a judge's own program
 
-_PORT = r"(--[\w-]+[= ]|\w+ ?= ?)?(?<![\w./#-])(?<![\w\]]:)([\w.\[\]-]+:)?(?<![\w.#-]){}(?![\w.-])"
 _JUDGES: dict[str, list[tuple[frozenset[str], str]]] = defaultdict(list)
 for _name, _commands, _holds in read_table(__package__, "own.tbl", "judges", ("program", "commands", "holds")):
     _JUDGES[_name] += [(frozenset(command.split()), _holds) for command in _commands.split(",")]
@@ -207,7 +206,7 @@ def _note_ports(walk: Walk, call: Invocation, words: list[str]) -> None:
     line = " ".join([*words, *variables, walk.plain(walk.variables.get("PORT", ""))])
     for port in walk.project.own_ports:
         listens, binds = _P["listens"].search(line), _P["binds"].search(line)
-        ports = re.findall(_PORT.format(port), line) if str(port) in line else ()
+        ports = re.findall(_P["own port"].pattern.replace("PORT", str(port)), line) if str(port) in line else ()
         if any((listens or not name) and (binds or not host) for name, host in ports):
             walk.add("changes-own-guard", str(port))
 

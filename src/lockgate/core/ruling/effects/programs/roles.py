@@ -105,17 +105,14 @@ def ask_host(walk: Walk, address: str, *, sends: bool, whole: str = "") -> Outpu
         return UNKNOWN_OUTPUT
     for secret in walk.secrets_in(whole or address):
         # The project's word does not count here: its files may be an attacker's.
-        if not _is_home(secret.upper(), host):
+        homes = (home for prefix, home in _TOKEN_HOMES if secret.upper().startswith(prefix))
+        if not any(f".{host}".endswith(f".{home}") for home in homes):
             walk.add("sends-secret", secret)
             sends = True
     # A value behind the host that is computed in this line carries data out.
     sends = sends or ("$(" in plain[1:] and _is_computed(walk, address))
     walk.add("sends-data" if sends else "requests", host or plain)
     return Output(Source.DOWNLOAD, target=host or plain)
-
-
-def _is_home(secret: str, host: str) -> bool:
-    return any(secret.startswith(prefix) and f".{host}".endswith(f".{home}") for prefix, home in _TOKEN_HOMES)
 
 
 def _is_computed(walk: Walk, value: str) -> bool:
@@ -177,6 +174,7 @@ def role_to_host(use: Use, value: str) -> None:
 def role_link(use: Use, value: str) -> None:
     """What may be an address: a chart that `helm` installs, a source of packages, a page that a browser opens."""
     if "://" in value:
+        role_lookup(use, value)
         role_to_host(use, value)
 
 

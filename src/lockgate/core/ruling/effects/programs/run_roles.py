@@ -106,7 +106,7 @@ def rest_program(use: Use, words: list[str]) -> Output:
     """A program that is started, behind variables that are set for it; a kind may stand behind the dot."""
     words = _take_assignments(use.walk, words)
     if use.detail:
-        use.walk.add(use.detail)
+        use.walk.add(use.detail, use.call.name)
     return use.walk.run_program(words, use.call.stdin) if words else use.output
 
 

@@ -193,8 +193,9 @@ def finish_passes(use: Use) -> Output:
 
 
 def finish_lists(use: Use) -> Output:
-    """The path that is given stands for what is printed."""
-    return Output(Source.NONE, target=[*use.operands, "./found"][0])
+    """The path that is given stands for what is printed, or the folder that it is in."""
+    path = use.walk.plain([*use.operands, "./found"][0])
+    return Output(Source.NONE, target=f"{path}/.." if use.row.target == "part" else path)
 
 
 def _unpacked(stream: Output) -> Output:
