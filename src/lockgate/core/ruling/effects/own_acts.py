@@ -85,7 +85,8 @@ def _note_paths(walk: Walk, call: Invocation, words: list[str], *, writes: bool)
     for given, (paths, access, here) in _REACHES.get(call.name, ()):
         if given.search(line):
             is_here = here != "-" and not has_option(words, *here.split())
-            for path in (*_reached(paths, call.name, words), *["."] * is_here):
+            reached = given.findall(line) if paths == "given" else _reached(paths, call.name, words)
+            for path in (*reached, *["."] * is_here):
                 walk.note_own(path, Access(access.split()[0]), below="one" not in access)
 
 
@@ -185,7 +186,6 @@ def _may_be_address(leaf: Leaf, *, reads_all: bool) -> bool:
 
 # 2. The port as a program's words say it, and a judge's own program
 
-_PORT = r"(--[\w-]+[= ]|\w+ ?= ?)?(?<![\w./#-])(?<![\w\]]:)([\w.\[\]-]+:)?(?<![\w.#-]){}(?![\w.-])"
 _JUDGES: dict[str, list[tuple[frozenset[str], str]]] = defaultdict(list)
 for _name, _commands, _holds in read_table(__package__, "own.tbl", "judges", ("program", "commands", "holds")):
     _JUDGES[_name] += [(frozenset(command.split()), _holds) for command in _commands.split(",")]
@@ -206,7 +206,7 @@ def _note_ports(walk: Walk, call: Invocation, words: list[str]) -> None:
     line = " ".join([*words, *variables, walk.plain(walk.variables.get("PORT", ""))])
     for port in walk.project.own_ports:
         listens, binds = _P["listens"].search(line), _P["binds"].search(line)
-        ports = re.findall(_PORT.format(port), line) if str(port) in line else ()
+        ports = re.findall(_P["own port"].pattern.replace("PORT", str(port)), line) if str(port) in line else ()
         if any((listens or not name) and (binds or not host) for name, host in ports):
             walk.add("changes-own-guard", str(port))
 
@@ -359,7 +359,7 @@ def _note_managed(walk: Walk, words: list[str]) -> None:
     """Note what a manager of services does to ours, to that of a judge, or to their variables."""
     # A judge's server that is started anew is the same judge.
     holds_judge = walk.project.judge_servers and "restart" not in words
-    own = ["lockgate", *(OWN_WORDS["model servers"] if holds_judge else ())]
+    own, named = ["lockgate", *(OWN_WORDS["model servers"] if holds_judge else ())], list[str]()
     if OWN_WORDS["environment verbs"].intersection(words):
         # Without a name, all variables are changed.
         named = [word for word in words if len(words) == 1 or _P["steers service"].fullmatch(word.partition("=")[0])]
@@ -370,8 +370,6 @@ def _note_managed(walk: Walk, words: list[str]) -> None:
         is_ours = re.compile("|".join(own), re.IGNORECASE).search
         named = [word for word in words if not (word.isalnum() or _is_foreign(word, "lockgate.service"))]
         named += filter(is_ours, words)
-    else:
-        named = []
     if named:
         walk.add("changes-own-guard", walk.plain(named[-1]))
 

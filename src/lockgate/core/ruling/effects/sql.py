@@ -48,7 +48,7 @@ def is_scratch_database(path: str) -> bool:
 
 def read_sql(text: str, argument: str = "") -> list[Effect]:
     """Return what statements would do; one that is not known may change anything."""
-    plain = _P["noise"].sub(_blank, text)
+    plain = _P["noise"].sub(lambda match: "''" if match[0][0] == "'" else " ", text)
     statements = [part for part in plain.split(";") if part.strip()]
     if _P["ends differ"].search(text):
         statements += [
@@ -81,10 +81,6 @@ def _has_unclear_comment(text: str) -> bool:
     # What nothing closes is no comment in a comment: `like 'src/*' or path like 'docs/*'`.
     is_nested = inner is not None and "*/" in text[inner.end() :]
     return is_nested or _P["comment that runs"].search(text) is not None
-
-
-def _blank(match: re.Match[str]) -> str:
-    return "''" if match.group()[0] == "'" else " "
 
 
 def _read_statement(statement: str, argument: str) -> list[Effect]:

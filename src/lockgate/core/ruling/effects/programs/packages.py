@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.program_io import UNKNOWN_OUTPUT, Output
 from lockgate.core.ruling.effects.programs.options import host_of, is_local
-from lockgate.core.ruling.effects.programs.program_rows import PACKAGE, WORDS, is_task
-from lockgate.core.ruling.effects.programs.roles import SETTING, Use, note_loose, role_foreign
+from lockgate.core.ruling.effects.programs.program_rows import FORMS, PACKAGE, WORDS, is_task
+from lockgate.core.ruling.effects.programs.roles import Use, note_loose, role_foreign
 from lockgate.core.ruling.effects.project import Place, package_name, site_of_url
 from lockgate.core.tables import read_words
 
@@ -21,16 +21,6 @@ COMMON_TOOLS = frozenset(
     package_name(name) for line in read_words(PACKAGE, "common_tools.txt") for name in line.split()
 )
 PUBLIC_SOURCES = WORDS["public sources"]
-_REPOSITORY = re.compile(r"(?:(?:git|hg|svn)\+)?((?:https?|ssh|git|ftp)://\S+|git@\S+)")
-# The name that a package gets here, before the one that it has: `react@npm:evil`, `x @ git+https://…`, `react@evil/x`.
-_ALIAS = re.compile(r"@?[\w.-]+(?:/[\w.-]+)?(?:\[[\w,.\s-]*\])?\s*@\s*(?=(?:[a-z]+\+)?[a-z]+:|git@|[\w-]+/[\w.-]+)")
-# Where a manager of versions has it from.
-_REGISTRY = re.compile(r"(?:npm|jsr|pipx|pypi|cargo|gem|go|ubi|aqua|asdf|core|vfox):(?!//)")
-_FORGE = re.compile(r"(github|gitlab|bitbucket|gist):")
-_PATH = re.compile(r"[./~]|(?:file|link|workspace):|.*\.(?:whl|tar\.gz|tgz|zip)$", re.DOTALL)
-_SYSTEM_PATH = re.compile(r"\.?/|.*\.(?:deb|rpm|apk)$", re.DOTALL)
-_HEADERS = re.compile(r"[\w.+-]+-(?:dev|devel|doc|dbg|headers)")
-_GO_PATH = re.compile(r"\.|golang\.org/x/|google\.golang\.org/|all$")
 
 
 def note_package(walk: Walk, word: str, registry: str = "") -> None:
@@ -39,20 +29,20 @@ def note_package(walk: Walk, word: str, registry: str = "") -> None:
     if registry == "go":
         # Go names a package by its address.
         plain = plain.split("@")[0]
-        is_common = _GO_PATH.match(plain) or plain.rstrip("/").rpartition("/")[2] in COMMON_TOOLS
+        is_common = FORMS["go path"].match(plain) or plain.rstrip("/").rpartition("/")[2] in COMMON_TOOLS
         _note_named(walk, plain, is_known=bool(is_common) or is_known(walk, plain, registry))
     elif registry == "system" and "://" not in plain:
-        if _SYSTEM_PATH.match(plain):
+        if FORMS["system package path"].match(plain):
             _note_local(walk, plain, may_be_ours=False)
         else:
-            is_header = _HEADERS.fullmatch(plain) is not None
+            is_header = FORMS["headers"].fullmatch(plain) is not None
             _note_named(walk, package_in(plain), is_known=is_header or is_known(walk, plain))
     elif address := repository_address(plain):
         if walk.project.has_url(address):
             walk.add("installs-known-package")
         else:
             walk.add("uses-package-source", site_of_url(address) or host_of(address))
-    elif _PATH.match(plain):
+    elif FORMS["package path"].match(plain):
         path = re.sub(r"\[[\w,.\s-]*\]$", "", plain.removeprefix("file:").removeprefix("link:")) or "."
         _note_local(walk, path, may_be_ours=True)
     elif name := package_in(plain):
@@ -61,7 +51,7 @@ def note_package(walk: Walk, word: str, registry: str = "") -> None:
 
 def without_alias(word: str) -> str:
     """Return a package as its registry or its repository calls it."""
-    return _REGISTRY.sub("", _ALIAS.sub("", word.strip(), count=1), count=1)
+    return FORMS["registry"].sub("", FORMS["package alias"].sub("", word.strip(), count=1), count=1)
 
 
 def _note_named(walk: Walk, name: str, *, is_known: bool) -> None:
@@ -79,11 +69,11 @@ def _note_local(walk: Walk, path: str, *, may_be_ours: bool) -> None:
 
 def repository_address(plain: str) -> str:
     """Return the URL of a package that is given as an address or as a repository; empty for any other."""
-    match = _REPOSITORY.match(plain)
+    match = FORMS["repository"].match(plain)
     if match is not None:
         address = match.group(1)
         return "https://" + address[4:].replace(":", "/", 1) if address.startswith("git@") else address
-    if _FORGE.match(plain):
+    if FORMS["forge"].match(plain):
         return "https://" + plain.replace(":", ".com/", 1)
     # npm's short form of a GitHub repository is `owner/name`.
     return f"https://github.com/{plain}" if re.fullmatch(r"[\w-]+/[\w.-]+(?:#\S*)?", plain) else ""
@@ -116,7 +106,7 @@ def role_pkg(use: Use, value: str) -> None:
 
 def role_src(use: Use, value: str) -> None:
     """A server that packages come from, unless it is a public index or the project names it."""
-    address = SETTING.sub("", use.walk.plain(value), count=1)
+    address = FORMS["setting with address"].sub("", use.walk.plain(value), count=1)
     host = host_of(address) if re.search(r"[.:]", address) else ""
     if host and not (is_local(host) or host in PUBLIC_SOURCES or use.walk.project.has_host(host)):
         use.walk.add("uses-package-source", host)

@@ -11,13 +11,14 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from lockgate.core.tables import read_table
+from lockgate.core.tables import read_patterns, read_table
 
 PACKAGE, TABLE = "lockgate.core.ruling.effects.programs", "programs.tbl"
 PROGRAMS, NAMES, OPTIONS = "programs", "names", "options"
 PROGRAM_COLUMNS = ("names", "command words", "operands", "options by role", "effect")
 NAME_COLUMNS = ("effect", "operands", "programs")
 OPTION_COLUMNS = ("programs", "options by role")
+FORMS = read_patterns(PACKAGE, "patterns.tbl")
 # Roles of programs that only look, or that run what the project has: without a list of all their options.
 LOOSE = frozenset("look task text site label".split())
 WORDS = {name: frozenset(words.split()) for name, words in read_table(PACKAGE, TABLE, "words", ("list", "words"))}

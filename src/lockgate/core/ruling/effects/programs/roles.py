@@ -13,7 +13,7 @@ from lockgate.core.ruling.effects.effect import Certainty
 from lockgate.core.ruling.effects.paths import Access, is_secret_variable, read_access
 from lockgate.core.ruling.effects.program_io import MARK, NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs.options import METADATA_HOSTS, host_of, is_local
-from lockgate.core.ruling.effects.programs.program_rows import ANYWHERE, PACKAGE, TABLE, ProgramRow
+from lockgate.core.ruling.effects.programs.program_rows import ANYWHERE, FORMS, PACKAGE, TABLE, ProgramRow
 from lockgate.core.ruling.effects.project import Place
 from lockgate.core.tables import read_table
 
@@ -83,27 +83,10 @@ def last_word(arguments: list[str], words: list[str]) -> str:
     return last
 
 
-PATTERNS = {
-    name: (effect, re.compile(pattern))
-    for name, effect, pattern in read_table(PACKAGE, TABLE, "patterns", ("name", "effect", "pattern"))
-}
-
-
-def role_if(use: Use, value: str) -> None:
-    """A value that does more where it fits the pattern behind the dot."""
-    kind, pattern = PATTERNS[use.detail]
-    if pattern.search(value):
-        # A mode is no target, the file behind it is; a verb is none, the whole command is.
-        targets = {"changes-permissions": use.operands[-1:], "changes-service": use.operands}
-        note_kind(use.walk, kind, " ".join(targets.get(kind, [value])))
-
-
 # Requests and hosts
 
 # A token sent to the service that issued it is its ordinary use.
 _TOKEN_HOMES = read_table(PACKAGE, TABLE, "tokens", ("variables", "host"))
-# A host that begins with a value which is not known.
-_UNKNOWN_LABEL = re.compile(r"(?:(?:\$\(\)|\$\w+)\.)+")
 
 
 def ask_host(walk: Walk, address: str, *, sends: bool, whole: str = "") -> Output:
@@ -111,7 +94,7 @@ def ask_host(walk: Walk, address: str, *, sends: bool, whole: str = "") -> Outpu
     plain = walk.plain(address)
     if plain.startswith("file:"):
         return walk.print_file(re.sub(r"^file:(?://)?", "", plain))
-    host = host_of(_UNKNOWN_LABEL.sub("", plain)) if plain[:1] == "$" else host_of(plain)
+    host = host_of(FORMS["unknown label"].sub("", plain))
     if host in METADATA_HOSTS:
         walk.add("reads-secret", host)
         return Output(Source.SECRET, target=host)
@@ -120,17 +103,14 @@ def ask_host(walk: Walk, address: str, *, sends: bool, whole: str = "") -> Outpu
         return UNKNOWN_OUTPUT
     for secret in walk.secrets_in(whole or address):
         # The project's word does not count here: its files may be an attacker's.
-        if not _is_home(secret.upper(), host):
+        homes = (home for prefix, home in _TOKEN_HOMES if secret.upper().startswith(prefix))
+        if not any(f".{host}".endswith(f".{home}") for home in homes):
             walk.add("sends-secret", secret)
             sends = True
     # A value behind the host that is computed in this line carries data out.
     sends = sends or ("$(" in plain[1:] and _is_computed(walk, address))
     walk.add("sends-data" if sends else "requests", host or plain)
     return Output(Source.DOWNLOAD, target=host or plain)
-
-
-def _is_home(secret: str, host: str) -> bool:
-    return any(secret.startswith(prefix) and f".{host}".endswith(f".{home}") for prefix, home in _TOKEN_HOMES)
 
 
 def _is_computed(walk: Walk, value: str) -> bool:
@@ -143,12 +123,9 @@ def note_sent(walk: Walk, stream: Output) -> None:
         walk.add("sends-secret", stream.target or "environment")
 
 
-_SENT_FILE = re.compile(r"[\w.\[\]-]*=?[@<]([^;]+)")
-
-
 def role_send(use: Use, value: str) -> None:
     """The content of a request; a file behind `@`, or the input for `@-`."""
-    match = _SENT_FILE.match(value)
+    match = FORMS["sent file"].match(value)
     role_upload(use, match.group(1) if match else "")
     use.values.setdefault("carry", []).append(value)
 
@@ -177,13 +154,9 @@ def role_field(use: Use, value: str) -> None:
         role_send(use, value)
 
 
-# `NAME=` before an address, or the `HOST:PORT:` that is led there.
-SETTING = re.compile(r"[\w.:@/-]+=(?=\w+://)|\w+=(?=[\w.-]+:\d)|[\w.*-]*:\d*:(?=[\w\[])")
-
-
 def role_to_host(use: Use, value: str) -> None:
     """An address on another machine, or a setting with one; what it is used for stands behind the dot."""
-    plain = SETTING.sub("", use.walk.plain(value).strip(), count=1)
+    plain = FORMS["setting with address"].sub("", use.walk.plain(value).strip(), count=1)
     host = host_of(plain)
     if host and not is_local(host) and not plain.startswith("unix:"):
         use.walk.add(use.detail, host)
@@ -192,6 +165,7 @@ def role_to_host(use: Use, value: str) -> None:
 def role_link(use: Use, value: str) -> None:
     """What may be an address: a chart that `helm` installs, a source of packages, a page that a browser opens."""
     if "://" in value:
+        role_lookup(use, value)
         role_to_host(use, value)
 
 
@@ -252,13 +226,10 @@ def role_logged(use: Use, value: str) -> None:
         use.walk.print_file(value)
 
 
-_SCRATCH_NAME = re.compile(r"(?i)tmp|temp|build|dist|cache|work|out")
-
-
 def role_delete(use: Use, value: str) -> None:
     """A path that is removed; an unknown value could be a folder of any kind: `rm -rf $X`, `rm -rf $X/*`."""
     walk, pieces = use.walk, use.walk.pieces_in(value)
-    is_open = pieces and pieces[0].source is Source.VARIABLE and not _SCRATCH_NAME.search(pieces[0].target)
+    is_open = pieces and pieces[0].source is Source.VARIABLE and not FORMS["scratch name"].search(pieces[0].target)
     if is_open and not re.match(r"[\w./-]{2,}", walk.plain(value)):
         walk.add_unreadable()
         return
@@ -288,8 +259,6 @@ def role_printed_variable(use: Use, value: str) -> None:
 
 # Arguments of programs without a list of all their options
 
-_NAMED_VALUE = re.compile(r"(-{1,2}[\w.-]+)=(.*)|(-[abcefghjkmnprstuvwxyzX])([/~].*)", re.DOTALL)
-_URL = re.compile(r"(?:https?|ftp|git|git\+\w+|ssh)://", re.IGNORECASE)
 # Programs whose addresses the service behind them knows already.
 _OWN_SERVICE = frozenset("git gh glab".split())
 
@@ -302,7 +271,7 @@ def note_loose(walk: Walk, name: str, role: str, arguments: list[str], listed: C
         before = argument if argument[:1] == "-" and "=" not in argument else ""
         if not value or option in listed or (role != "look" and "/" not in argument and argument[:1] != "~"):
             continue
-        if _URL.match(value):
+        if FORMS["url"].match(value):
             note_url(walk, name, role, value)
         elif role != "label" or not _is_label(walk, option, argument):
             _note_foreign(walk, role, option, value)
@@ -311,7 +280,7 @@ def note_loose(walk: Walk, name: str, role: str, arguments: list[str], listed: C
 def _option_and_value(before: str, argument: str) -> tuple[str, str]:
     if argument[:1] != "-":
         return before, argument
-    match = _NAMED_VALUE.fullmatch(argument)
+    match = FORMS["named value"].fullmatch(argument)
     return (match[1] or match[3], match[2] or match[4] or "") if match else ("", "")
 
 
@@ -353,21 +322,41 @@ def is_foreign(walk: Walk, path: str) -> bool:
 
 def role_foreign(use: Use, value: str) -> None:
     """A path or an address from which code is loaded, if it is not the project's."""
-    if _URL.match(value):
+    if FORMS["url"].match(value):
         note_url(use.walk, use.call.name, "task", value)
     elif is_foreign(use.walk, value) or use.walk.download_of(use.walk.full_path(value)):
         use.walk.run_path(value)
 
 
-SHELL_NAME = re.compile(r"(?:/(?:usr/)?(?:local/)?bin/)?(?:ba|z|da|k|a|fi|c|tc)?sh")
-
-
 def run_command(walk: Walk, value: str) -> None:
     """Read a value that a program runs as a command; a bare shell would run what the program gives it."""
-    if SHELL_NAME.fullmatch(value.strip()):
+    if FORMS["shell"].fullmatch(value.strip()):
         walk.add_unreadable()
     else:
         walk.read_text(value)
+
+
+# Values that do more where they fit a pattern
+
+PATTERNS: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
+for _name, _effect, _pattern in read_table(PACKAGE, TABLE, "patterns", ("name", "effect", "pattern")):
+    PATTERNS.setdefault(_name, []).append((_effect, re.compile(_pattern)))
+# What is done with the text in the group of a pattern, and how many of these are read.
+_ON_MATCH = {"sh": lambda use, text: run_command(use.walk, text), "write": role_write}
+MOST_MATCHES = 24
+
+
+def role_if(use: Use, value: str) -> None:
+    """A value that does more where it fits the pattern behind the dot, or that holds a command or a path."""
+    for kind, pattern in PATTERNS[use.detail]:
+        take = _ON_MATCH.get(kind)
+        for at, match in enumerate(pattern.finditer(value)):
+            if take is None or at == MOST_MATCHES:
+                # A mode is no target, the file behind it is; a verb is none, the whole command is.
+                targets = {"changes-permissions": use.operands[-1:], "changes-service": use.operands}
+                note_kind(use.walk, "unreadable" if take else kind, " ".join(targets.get(kind, [value])))
+                break
+            take(use, match[1])
 
 
 # Git

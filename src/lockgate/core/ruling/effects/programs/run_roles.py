@@ -24,21 +24,18 @@ from lockgate.core.ruling.effects.program_io import (
 from lockgate.core.ruling.effects.programs.loaded_files import language_of
 from lockgate.core.ruling.effects.programs.options import has_option, plain_words
 from lockgate.core.ruling.effects.programs.packages import note_package
-from lockgate.core.ruling.effects.programs.program_rows import WORDS, find_row
-from lockgate.core.ruling.effects.programs.roles import SHELL_NAME, Use, note_loose, note_sent, note_url, run_command
+from lockgate.core.ruling.effects.programs.program_rows import FORMS, WORDS, find_row
+from lockgate.core.ruling.effects.programs.roles import Use, note_loose, note_sent, note_url, run_command
 from lockgate.core.ruling.effects.project import Place
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
 
-# Programs that pack and unpack, and what `tar` itself does at a checkpoint.
-_COMPRESSES = re.compile(r"(?:zstd|gzip|pigz|xz|bzip2|lz4|pixz|dot|echo|totals|bell)\b(?![^;&|]*[;&|])")
-
 
 def role_sh(use: Use, value: str) -> None:
     """A command of the shell."""
     command = value.removeprefix("exec=")
-    if command and not _COMPRESSES.match(command):
+    if command and not FORMS["compresses"].match(command):
         run_command(use.walk, command)
 
 
@@ -89,13 +86,11 @@ def note_code(walk: Walk, text: str) -> None:
 
 # Programs that are started
 
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
-
 
 def _take_assignments(walk: Walk, words: list[str]) -> list[str]:
     """Note variables that are set before a program, and return what follows."""
     for at, word in enumerate(words):
-        match = _ASSIGNMENT.fullmatch(word)
+        match = FORMS["assignment"].fullmatch(word)
         if match is None:
             return words[at:]
         walk.assign(match.group(1), match.group(2))
@@ -106,7 +101,7 @@ def rest_program(use: Use, words: list[str]) -> Output:
     """A program that is started, behind variables that are set for it; a kind may stand behind the dot."""
     words = _take_assignments(use.walk, words)
     if use.detail:
-        use.walk.add(use.detail)
+        use.walk.add(use.detail, use.call.name)
     return use.walk.run_program(words, use.call.stdin) if words else use.output
 
 
@@ -180,7 +175,7 @@ def rest_repeated(use: Use, words: list[str]) -> Output:
         for value in values:
             walk.run_program([word.replace(replaced, value) for word in words], NO_OUTPUT)
         return UNKNOWN_OUTPUT
-    if words[1:] == ["-c"] and SHELL_NAME.fullmatch(words[0]):
+    if words[1:] == ["-c"] and FORMS["shell"].fullmatch(words[0]):
         return walk.run_program(words[:1], stream if stream is not NO_OUTPUT else UNKNOWN_OUTPUT)
     return walk.run_program([*words, *values], NO_OUTPUT)
 
@@ -210,9 +205,6 @@ def note_unknown(walk: Walk, name: str, *, of_project: bool = False) -> None:
 
 # Texts and scripts
 
-# A statement that begins with what is not known, or a call that runs it.
-_RUNS_UNKNOWN = re.compile(rf"(?:^|[;\n]|\b(?:exec|eval|system|Function)\s*\([^\n{MARK}]{{0,40}})\s*{MARK}")
-
 
 def run_text(walk: Walk, text: str, arguments: list[str], language: str) -> None:
     """Run a text as a command line of the shell or as source text, unless it is a download or decoded."""
@@ -223,7 +215,7 @@ def run_text(walk: Walk, text: str, arguments: list[str], language: str) -> None
     if language == "shell":
         walk.read_text(text, arguments)
         return
-    if MARK in text and _RUNS_UNKNOWN.search(text):
+    if MARK in text and FORMS["runs unknown"].search(text):
         walk.add_unreadable()
     note_code(walk, text)
 
@@ -240,9 +232,6 @@ def run_input(walk: Walk, stream: Output, language: str) -> None:
         walk.run_path(stream.target)
     elif stream is not NO_OUTPUT:
         walk.add_unreadable()
-
-
-_NO_FILE = re.compile(r"(?:https?|data|blob|npm|jsr):", re.IGNORECASE)
 
 
 def run_file(walk: Walk, path: str, arguments: list[str], language: str = "") -> None:
@@ -262,7 +251,7 @@ def run_file(walk: Walk, path: str, arguments: list[str], language: str = "") ->
         run_input(walk, stream, language)
     elif path.startswith(MARK) and path.endswith(MARK) and path.count(MARK) == 2:
         walk.add_unreadable()
-    elif scheme := _NO_FILE.match(path):
+    elif scheme := FORMS["no file"].match(path):
         _run_from_elsewhere(walk, path, scheme[0].lower())
     else:
         walk.run_path(path, stream)
@@ -322,12 +311,9 @@ def _run_module(use: Use, words: list[str]) -> Output:
     return UNKNOWN_OUTPUT
 
 
-_LOOPBACK = re.compile(r"(?:localhost|127\.0\.0\.1|\[?::1\]?)(?::\d+)?")
-
-
 def role_serves_at(use: Use, value: str) -> None:
     """The address of a server that starts; on loopback it answers this machine only."""
-    is_here = _LOOPBACK.fullmatch(value) is not None
+    is_here = FORMS["loopback"].fullmatch(value) is not None
     use.walk.add("runs-project-task" if is_here else "opens-port", use.call.name if is_here else value)
 
 
@@ -352,18 +338,12 @@ def _is_setup(walk: Walk, text: str) -> bool:
     return walk.plain(text).strip() == "$()" and any(piece is SETUP for piece in walk.pieces_in(text))
 
 
-_SETTINGS_FILE = re.compile(
-    r"(?:.*/)?(?:bin/activate(?:\.fish)?|\.env[\w.-]*|\.bashrc|\.profile|\.zshrc|\.bash_profile|[\w.-]*(?:env|vars)\.sh"
-    r"|nvm\.sh|etc/profile|\.cargo/env|conda\.sh)"
-)
-
-
 def finish_loads_script(use: Use) -> Output:
     """`source FILE`: settings and activation scripts are ordinary, anything else is run."""
     walk, path = use.walk, "".join(use.call.arguments[:1])
     walk.load(path)
     is_new = walk.download_of(walk.full_path(path)) or walk.content_of(path) is not None
-    is_settings = _SETTINGS_FILE.fullmatch(walk.plain(path)) and not is_new
+    is_settings = FORMS["settings file"].fullmatch(walk.plain(path)) and not is_new
     if path and not is_settings and not _is_setup(walk, path):
         run_file(walk, path, use.call.arguments[1:], "shell")
     return NO_OUTPUT
@@ -409,11 +389,6 @@ def finish_names_program(use: Use) -> Output:
     return Output(Source.TEXT, path if name and find_own(path, use.walk.project) else name)
 
 
-def _read_unless(walk: Walk, value: str, pattern: str) -> None:
-    if value and not re.fullmatch(pattern, value):
-        walk.read_text(value)
-
-
 # Roles that are one call of the walk: a file that is opened, sent, run or loaded, and texts that are read as commands.
 SIMPLE_ROLES: dict[str, Callable[[Walk, str], object]] = {
     "open": lambda walk, value: walk.read_file(value),
@@ -422,8 +397,4 @@ SIMPLE_ROLES: dict[str, Callable[[Walk, str], object]] = {
     "module": lambda walk, value: run_file(walk, value, [], "code"),
     "remote-command": lambda walk, value: walk.run_elsewhere(value),
     "code": note_code,
-    # A command for a signal, or the signal alone.
-    "trap": lambda walk, value: _read_unless(walk, value, r"[A-Z0-9]+"),
-    # An argument that is a command if it has blanks.
-    "command-text": lambda walk, value: _read_unless(walk, value, r"\S*\s*|.*#\{.*"),
 }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lockgate.core.ruling.effects.paths import Access
 from lockgate.core.ruling.effects.program_io import UNKNOWN_OUTPUT, Output, Source
 from lockgate.core.ruling.effects.programs.options import host_of
-from lockgate.core.ruling.effects.programs.program_rows import PACKAGE, TABLE
+from lockgate.core.ruling.effects.programs.program_rows import FORMS, PACKAGE, TABLE
 from lockgate.core.ruling.effects.programs.roles import PATTERNS, Use, last_word
 from lockgate.core.ruling.effects.project import Place
 from lockgate.core.ruling.effects.sql import is_scratch_database, read_sql
@@ -24,14 +24,10 @@ def finish_controls(use: Use) -> Output:
     return use.walk.run_program(["systemctl", verb or "status", name], use.call.stdin)
 
 
-# What stands behind the five fields of a time, or behind its name, in a line of a crontab.
-_JOB = re.compile(r"(?m)^[ \t]*(?:@\w+|(?:[\d*/,A-Za-z-]+[ \t]+){4}[\d*/,A-Za-z-]+)[ \t]+(.+)$")
-
-
 def finish_schedules(use: Use) -> Output:
     """Jobs that the input lists, each of which runs later."""
     walk, text = use.walk, use.call.stdin.text
-    jobs = _JOB.findall(text) if use.call.name == "crontab" else [text] if text else []
+    jobs = FORMS["job"].findall(text) if use.call.name == "crontab" else [text] if text else []
     walk.read_text("\n".join(jobs))
     for job in jobs[:8] or [use.call.name]:
         walk.add("schedules-job", walk.plain(job).strip()[:200])
@@ -56,15 +52,12 @@ def _show_secret(use: Use, target: str) -> Output:
 
 
 _GRANTING_NOUNS = (["role", "assignment"], ["ad", "user"], ["ad", "sp"], ["ad", "app"])
-_SECRET_NOUNS = re.compile(
-    r"\b(?:secrets versions access|keyvault secret (?:show|download)|keys list|connection-string|print-access)"
-)
 
 
 def finish_asks_cloud(use: Use) -> Output:
     """Ask a cloud by its service and the verb behind it; what changes its users and roles grants access."""
     words = use.operands
-    if _SECRET_NOUNS.search(" ".join(words)):
+    if FORMS["secret nouns"].search(" ".join(words)):
         return _show_secret(use, words[-1])
     at = _place_of_verb(words, use.call.name)
     target = words[at + 1] if 0 <= at < len(words) - 1 else " ".join(words[:3])
@@ -109,14 +102,11 @@ def rest_container_program(use: Use, words: list[str]) -> Output:
     return printed
 
 
-_SECRETS = re.compile(r"(?:^|[\s,/])secrets?(?:/|$|,|\s)")
-
-
 def finish_asks_cluster(use: Use) -> Output:
     """Show objects of a cluster; secrets are shown by some formats."""
     is_whole = use.value("format").startswith(("yaml", "json", "go-template", "template"))
     asked = " ".join([use.value("raw"), *(use.operands[:2] if is_whole else ())])
-    return _show_secret(use, [asked, *use.operands][-1]) if _SECRETS.search(asked) else UNKNOWN_OUTPUT
+    return _show_secret(use, [asked, *use.operands][-1]) if FORMS["secrets"].search(asked) else UNKNOWN_OUTPUT
 
 
 # Settings that a command hands to a running service: those that switch a protection off or open it to all, and images.
@@ -168,9 +158,6 @@ def finish_queries(use: Use) -> Output:
     return UNKNOWN_OUTPUT
 
 
-_SHELL_ESCAPE = re.compile(r"\\!|^\s*system\s")
-
-
 def _run_statements(walk: Walk, stream: Output, away: str) -> None:
     """Read statements: known text, or a file of the project (a migration, a dump)."""
     if stream.source is Source.DOWNLOAD:
@@ -179,7 +166,7 @@ def _run_statements(walk: Walk, stream: Output, away: str) -> None:
         walk.add("changes-record" if away else "runs-project-task", away or stream.target)
     elif stream.source is not Source.TEXT:
         return
-    elif escape := _SHELL_ESCAPE.search(stream.text):
+    elif escape := FORMS["shell escape"].search(stream.text):
         walk.read_text(stream.text[escape.end() :])
     elif not stream.text.lstrip().startswith("\\"):
         _note_statements(walk, stream.text)
@@ -199,13 +186,6 @@ def _note_statements(walk: Walk, text: str, local_file: str = "") -> None:
             walk.add(entry.kind, entry.target, entry.certainty)
 
 
-# Functions of SQLite that reach the machine, and commands of its shell that run something or name a path elsewhere.
-_REACHES_OUT = re.compile(
-    r"(?i)\b(?:writefile|readfile|edit|fsdir|load_extension)\s*\("
-    r"|^\s*\.(?:shell|system|load|(?:output|once|excel|backup|save|clone|read|import|log)\s+[\"']?[|/~.])"
-)
-
-
 def finish_queries_file(use: Use) -> Output:
     """A database in a file: its statements, and commands that begin with a dot."""
     walk, stdin = use.walk, use.call.stdin
@@ -216,27 +196,19 @@ def finish_queries_file(use: Use) -> Output:
         walk.print_file(path)
     is_ours = path and walk.place(path) in (Place.INSIDE, Place.SCRATCH)
     for text in [*use.values.get("first", []), *use.operands[1:], *filter(None, [stdin.text])]:
-        if _REACHES_OUT.search(text):
+        if FORMS["database reaches out"].search(text):
             walk.add_unreadable()
         elif text.lstrip()[:1] != ".":
             _note_statements(walk, text, path if is_ours else "")
     return UNKNOWN_OUTPUT
 
 
-# In this order: the gravest kind counts.
-_DOCUMENT_KINDS = [PATTERNS[f"documents-{act}"] for act in ("grant", "drop", "change")]
-# A database or a collection, however it is called up.
-_DOCUMENT_NAMES = re.compile(
-    r"(?:\.(?:getSiblingDB|getCollection|dropCollection)\s*\(|\bdb\[)\s*['\"]([^'\"]{1,128})"
-    r"|\bdb\.(\w{1,128})\s*\.(?=\w+\s*\()|\buse\s+(\w{1,128})"
-)
-
-
 def finish_queries_documents(use: Use) -> Output:
     """Calls on collections: the gravest kind, with all names as targets, and the server if it is another machine."""
     text = use.call.stdin.text + "".join(use.values.get("text", []))
-    kind = next((kind for kind, pattern in _DOCUMENT_KINDS if pattern.search(text)), "")
-    names = [next(filter(None, groups)) for groups in _DOCUMENT_NAMES.findall(text)]
+    # The gravest kind is the first.
+    kind = next((kind for kind, pattern in PATTERNS["documents"] if pattern.search(text)), "")
+    names = [next(filter(None, groups)) for groups in FORMS["document name"].findall(text)]
     if kind and len(set(names)) > 16:
         use.walk.add_unreadable()
     for name in [*names[:16], *use.values.get("away", [])] or ["database"]:

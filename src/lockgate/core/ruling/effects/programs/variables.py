@@ -9,6 +9,7 @@ from lockgate.core.ruling.effects.effect import Certainty
 from lockgate.core.ruling.effects.paths import Access
 from lockgate.core.ruling.effects.program_io import MARK
 from lockgate.core.ruling.effects.programs.options import host_of, is_local
+from lockgate.core.ruling.effects.programs.program_rows import FORMS
 from lockgate.core.ruling.effects.programs.roles import is_foreign, run_command
 from lockgate.core.ruling.effects.project import Place
 from lockgate.core.tables import read_sections
@@ -22,28 +23,8 @@ _LISTED = {
 }
 _COMMANDS, _LOADS = _LISTED.pop("commands"), _LISTED.pop("loads")
 _KINDS = {name: kind for kind, names in _LISTED.items() for name in names}
-# Ends of names that say that the value is a program, and values that are more than a word.
-_NAMED_FOR_COMMAND = re.compile(
-    r"(?i)(?:pager|editor|browser|askpass|(?:^|_)(?:command|cmd|exec|wrapper|hook|diff|difftool|mergetool|launcher|runner"
-    r"|filter|helper|program|opener|viewer|rsh|ssh|shell))$"
-)
-_IS_COMMAND = re.compile(
-    r"[;|&`]|\$\(|^\s*(?:\S*/)?(?:(?:ba|z|da|k)?sh|python[\d.]*|perl|ruby|node|php|curl|wget|nc|env|eval)\s"
-)
 _HARMLESS_VALUES = frozenset(("", *"true false 0 1 cat less : vi vim nano".split()))
 _TLS, _OFF = frozenset("NODE_TLS_REJECT_UNAUTHORIZED GIT_SSL_NO_VERIFY PYTHONHTTPSVERIFY".split()), ("0", "false", "no")
-_LOADED_TEXT = re.compile(
-    r"-(?:tool)?exec=|\bdata:|--eval\b|\$\(shell|^\s*[:!]|(?:^|[\s;|&])(?:/bin/)?(?:ba|z|da)?sh\s+-c\b"
-)
-_PIECES = re.compile(r"[\s:=,;@'\"]+")
-_SANITIZER = re.compile(r"/(?:usr/)?lib(?:64)?/(?:\w[\w.+-]*/)*lib(?:clang_rt\.)?\w{1,4}san[\w-]*\.so[\d.]*")
-# Folders that only the administrator writes. On some systems `/usr/tmp` is the scratch folder.
-_SYSTEM_FOLDER = re.compile(r"/(?:usr(?!/tmp\b)|lib(?:32|64)?|opt)(?:/\w[\w.+-]*)*/?")
-# A build in the project with its own libraries, started by its path: by its name it may be `env -C`.
-_RUNS_BUILD = re.compile(
-    r"LD_LIBRARY_PATH=(?::?(?:\./)?(?:_?build|out|dist|target)(?:/\w[\w.+-]*)*/?)+"
-    r" (?:\./)?\w[\w.-]*/\w[\w./-]*(?: [\w./=:,+-]+)*"
-)
 
 
 def note_variable(walk: Walk, name: str, value: str) -> None:
@@ -80,32 +61,32 @@ def _note_kind(walk: Walk, kind: str, name: str, value: str) -> None:
 def _may_load(walk: Walk, name: str, value: str) -> bool:
     """Return whether libraries are the system's, a sanitizer's, or those of a build that the line only runs."""
     if name == "LD_PRELOAD":
-        return _SANITIZER.fullmatch(value) is not None
-    if all(map(_SYSTEM_FOLDER.fullmatch, value.split(":"))):
+        return FORMS["sanitizer"].fullmatch(value) is not None
+    if all(map(FORMS["system folder"].fullmatch, value.split(":"))):
         return True
     is_clean = not (walk.downloads or walk.activity.downloaded or walk.activity.is_full)
-    is_build = f"LD_LIBRARY_PATH={value} " in walk.line and _RUNS_BUILD.fullmatch(walk.line) is not None
+    is_build = f"LD_LIBRARY_PATH={value} " in walk.line and FORMS["runs build"].fullmatch(walk.line) is not None
     return is_clean and is_build and walk.place("build") is Place.INSIDE
 
 
 def _note_command(walk: Walk, name: str, value: str) -> None:
     """Note a command that other programs start by themselves, as often as they like."""
-    is_named = name in _COMMANDS or _NAMED_FOR_COMMAND.search(name) is not None
+    is_named = name in _COMMANDS or FORMS["named for a command"].search(name) is not None
     path = value.partition(" ")[0]
     # Texts from outside put their programs into a scratch folder.
     is_strange = "/" in path and "://" not in path and (is_foreign(walk, path) and walk.place(path) is Place.SCRATCH)
     if (is_named or name[:4] == "GIT_") and (is_strange or walk.download_of(walk.full_path(path))):
         walk.add("installs-hook", walk.plain(value))
-    elif name in _COMMANDS or (is_named and _IS_COMMAND.search(value)):
+    elif name in _COMMANDS or (is_named and FORMS["command"].search(value)):
         run_command(walk, value)
 
 
 def _note_loads(walk: Walk, value: str, *, may_be_home: bool) -> None:
     """Note options and paths from which code is loaded."""
-    if _LOADED_TEXT.search(value):
+    if FORMS["loaded text"].search(value):
         walk.add_unreadable()
     for url in re.findall(r"https?://\S+", value):
         walk.add("runs-download", host_of(url))
-    for piece in _PIECES.split(re.sub(r"https?://\S+|-[DL]\S+|-X(?!boot)\S+|-I/usr\S+", " ", value)):
+    for piece in FORMS["pieces"].split(re.sub(r"https?://\S+|-[DL]\S+|-X(?!boot)\S+|-I/usr\S+", " ", value)):
         if "/" in piece and is_foreign(walk, piece) and not (may_be_home and walk.place(piece) is Place.HOME):
             walk.run_path(piece)

@@ -12,6 +12,7 @@ from lockgate.core.ruling.effects.effect import Certainty
 from lockgate.core.ruling.effects.paths import Access, is_secret, is_secret_variable, read_access
 from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Output, Source
 from lockgate.core.ruling.effects.programs.options import EXECUTES, has_option, host_of, is_local, read_search
+from lockgate.core.ruling.effects.programs.program_rows import FORMS
 from lockgate.core.ruling.effects.programs.roles import (
     NO_FILES,
     PATTERNS,
@@ -66,15 +67,11 @@ def _note_request(use: Use, address: str) -> None:
             use.walk.add(kind, address, Certainty.LIKELY)
 
 
-_REMOTE = re.compile(r"(?![A-Za-z]:[\\/])(?:[^@/\s]+@)?(\[[^\]]+\]|[\w.-]+):(?!\\)")
-_BUCKET = re.compile(r"(?:s3|gs|az)://([^/]*)")
-
-
 def _machine_of(path: str) -> str:
     """Return the host or the bucket of a path that is not on this machine."""
-    if bucket := _BUCKET.match(path):
+    if bucket := FORMS["bucket"].match(path):
         return bucket[1]
-    match = _REMOTE.match(path)
+    match = FORMS["remote"].match(path)
     return host_of(path) if "://" in path else match.group(1).strip("[]").lower() if match else ""
 
 
@@ -90,7 +87,7 @@ def finish_transfers(use: Use) -> Output:
         stream = _take_source(use, source, place) or stream
     if place:
         walk.add("asks-local" if is_local(place) else "sends-data", place)
-        if "delete" in use.modes and _BUCKET.match(walk.plain(target)):
+        if "delete" in use.modes and FORMS["bucket"].match(walk.plain(target)):
             walk.add("deletes-data", place)
     elif target != "-":
         walk.write_file(target, stream)
@@ -191,8 +188,9 @@ def finish_passes(use: Use) -> Output:
 
 
 def finish_lists(use: Use) -> Output:
-    """The path that is given stands for what is printed."""
-    return Output(Source.NONE, target=[*use.operands, "./found"][0])
+    """The path that is given stands for what is printed, or the folder that it is in."""
+    path = use.walk.plain([*use.operands, "./found"][0])
+    return Output(Source.NONE, target=f"{path}/.." if use.row.target == "part" else path)
 
 
 def _unpacked(stream: Output) -> Output:
@@ -332,10 +330,6 @@ def _decode_base64(text: str) -> str:
         return ""
 
 
-# `env | grep FEATURE` shows settings; `env | grep -i token`, `env | grep -v x` and `env | awk '{print}'` show secrets.
-_SECRET_WORDS = re.compile(r"(?i)token|secret|passw|api.?key|credential|private|_key|auth|aws|^\.?[*+]?$|[{$]")
-
-
 def finish_searches(use: Use) -> Output:
     """Files, or the input, of which the lines that fit a pattern are shown."""
     walk, stdin, files, pattern = use.walk, use.call.stdin, use.operands, use.value("pattern")
@@ -352,13 +346,9 @@ def finish_searches(use: Use) -> Output:
         return UNKNOWN_OUTPUT if is_hidden else _filter_stream(use, _print_files(use, files))
     if stdin.source is not Source.ENVIRONMENT:
         return _filter_stream(use, stdin if is_setting else walk.show(stdin))
-    if _SECRET_WORDS.search(pattern) or "inverted" in use.modes:
+    if FORMS["secret words"].search(pattern) or "inverted" in use.modes:
         walk.add("reads-secret", "environment")
     return UNKNOWN_OUTPUT
-
-
-_PLACE = re.compile(r"%%|%[-+ 0#]*\d*(?:\.\d+)?[a-zA-Z]")
-_CODES = re.compile(r"\\(?:x[0-9a-fA-F]|u[0-9a-fA-F]|[0-7]{2})")
 
 
 def finish_echoes(use: Use) -> Output:
@@ -379,55 +369,25 @@ def finish_echoes(use: Use) -> Output:
         return Output(Source.SECRET, target=secrets[0])
     if "\\" not in text or not (is_format or "e" in "".join(flags)):
         return Output(Source.TEXT, text)
-    return Output(Source.DECODED) if _CODES.search(text) else Output(Source.TEXT, decode_escapes(text))
+    return Output(Source.DECODED) if FORMS["codes"].search(text) else Output(Source.TEXT, decode_escapes(text))
 
 
 def _format(words: list[str]) -> str:
     """Return what `printf` makes of a format, which is used again until no value is left."""
     pattern, values = "".join(words[:1]), iter(words[1:])
-    places = sum(place != "%%" for place in _PLACE.findall(pattern))
+    places = sum(place != "%%" for place in FORMS["place in format"].findall(pattern))
     pattern *= max(1, -(-(len(words) - 1) // (places or len(words))))
-    return _PLACE.sub(lambda place: "%" if place[0] == "%%" else next(values, ""), pattern)
+    return FORMS["place in format"].sub(lambda place: "%" if place[0] == "%%" else next(values, ""), pattern)
 
 
-# Characters of a script of `sed` that are read. A delimiter inside `[…]` ends no part of a command.
+# Characters of a script of `sed` that are read.
 MOST_SCRIPT = 4_000
-_SET = r"\[\^?\]?(?:\[:[a-z]{1,9}:\]|[^\]\n]){0,200}+\]|"
-
-
-def _sed_part(delimiter: str, shield: str = "") -> str:
-    """Return the pattern of a part up to and with its delimiter, which ends nothing inside a shield."""
-    return rf"(?:(?!(?P={delimiter}))(?:\\[\s\S]|{shield}[^\\]))*+(?P={delimiter})"
-
-
-def _sed_command() -> re.Pattern[str]:
-    """Return the pattern of one command behind the lines that it is for: `2`, `$`, `/a/,+3`, `\\|a|!`."""
-    first, last = (
-        rf"(?:\d++[ \t]*+(?:~[ \t]*+\d*+)?+|\$|(?:\\|(?=/))(?P<{name}>[\s\S]){_sed_part(name, _SET)}[ \tIM]*+)?+"
-        for name in ("first", "last")
-    )
-    blanks, flags = r"[ \t\r\f\v]*+", r"[ \tgpiImM0-9]*+"
-    commands = (
-        r"(?P<runs>e)",
-        r"[wW](?P<file>[^\n]*+)",
-        r"[rR#][^\n]*+",
-        r"[aic](?:[^\n\\]|\\[\s\S]|\\\Z)*+",
-        r"[:btTvlLqQ][ \t]*+[^\s;}]*+",
-        rf"s(?P<s>[\s\S]){_sed_part('s', _SET)}{_sed_part('s')}{flags}(?:(?P<result>e)|w(?P<changed>[^\n]*+))?",
-        rf"y(?P<y>[\s\S]){_sed_part('y')}{_sed_part('y')}",
-        r"[{}=dDgGhHnNpPxzF]",
-    )
-    lines = rf"{first}{blanks}(?:,{blanks}(?:[+~][ \t]*+\d++|{last}))?+[ \t!]*+"
-    return re.compile(rf"[\s;{{}}]*+(?:(?P<end>\Z)|{lines}(?:{'|'.join(commands)}))")
-
-
-_SED_COMMAND = _sed_command()
 
 
 def files_of_sed(script: str) -> frozenset[str] | None:
     """Return the files that a script writes to besides its own; nothing for one that runs a command."""
     at, writes = 0, set[str]()
-    while match := _SED_COMMAND.match(script, at):
+    while match := FORMS["sed command"].match(script, at):
         if match["end"] is not None:
             return frozenset(writes)
         if match["runs"] or match["result"]:
@@ -512,8 +472,8 @@ def finish_asks_forge(use: Use) -> Output:
     body = {name: value for name, _, value in (field.partition("=") for field in fields)}
     kinds = kinds_of_request(name_of_request(method, f"/{path.lstrip('/')}"), body)
     default = "deletes-record" if method == "DELETE" else "changes-record"
-    if method != "DELETE" and PATTERNS["forge-access"][1].search(path):
-        default = PATTERNS["forge-access"][0]
+    if method != "DELETE" and any(pattern.search(path) for _, pattern in PATTERNS["forge-access"]):
+        default = "grants-access"
     for kind in kinds or [default]:
         note_kind(use.walk, kind, path)
     return UNKNOWN_OUTPUT
