@@ -163,7 +163,7 @@ class EffectCheck:
             return []
         pays, target = effect.kind == "pays", Leaf(effect.argument, effect.target)
         values = [("account", target)] if pays else []
-        if pays and target.text.isalpha() and self._lookup.is_in_text(target.text):
+        if pays and target.text.isalpha() and self._context.index.has_words(target.text):
             values.append(("payee", target))
         if named_by in ("order", "text", "record"):
             values += [("mailbox", target), ("phone", target)]

@@ -146,10 +146,6 @@ class Lookup:
                 best = Trace(named_by, origin, signal, is_told)
         return best
 
-    def is_in_text(self, name: str) -> bool:
-        """Return whether untrusted text has all words of a name."""
-        return self._index.words.issuperset(split_words(prepare(name.encode("utf-8", "ignore"))))
-
     def _is_known(self, candidate: Candidate, effect: Effect | None) -> bool:
         """Return whether the user or a trusted text says a value."""
         if effect is None:
