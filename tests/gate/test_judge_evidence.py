@@ -13,7 +13,7 @@ from lockgate.core.ruling.pipeline import EscalatedCall
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Block, Kind, Trust
-from lockgate.gate.judge_evidence import FACTS, MAX_WINDOWS, REACH, Evidence, collect_evidence, plain_text
+from lockgate.gate.judge_evidence import FACTS, MAX_WINDOWS, REACH, Evidence, collect_evidence, is_imitation, plain_text
 
 GOAL = "Summarise what came in this week"
 ADDRESS = "clerk@vendor.example"
@@ -451,3 +451,9 @@ def test_no_small_model_clears_money_to_a_wallet_or_an_account_that_a_sentence_g
 def test_no_small_model_clears_what_the_goal_forbids(scanner: Scanner) -> None:
     listed, arguments = "D-4410 dock, two ports", {"item": "D-4410"}
     assert not seen(scanner, listed, "one_click_buy", arguments, goal="Find a dock. Don't order.").is_clearable
+
+
+def test_letters_that_imitate_others_are_no_name() -> None:
+    assert is_imitation("ada@n\u043etary.example")
+    assert not is_imitation("ada@notary.example")
+    assert not is_imitation("\u0430\u0434\u0430@\u043d\u043e\u0442\u0430\u0440.\u0440\u0444")

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from lockgate.core.ruling.arguments import flatten_arguments
 from lockgate.core.ruling.effects.effect import KINDS
 from lockgate.core.ruling.explanations import DICTATED, EFFECT, LOOKALIKE, SLOT
-from lockgate.core.ruling.goal import is_imitation
 from lockgate.core.ruling.pipeline import EscalatedCall
 from lockgate.core.ruling.targets import is_wallet
 from lockgate.core.ruling.tool_risk import tool_words
@@ -55,6 +54,14 @@ _COMMON = frozenset(
     "the and for you your with from this that are was has have will can not all any our its out but his her they them "
     "there here been into over when what which who whom then than also about after before please".split()
 )
+
+
+def is_imitation(text: str) -> bool:
+    """Return whether letters of other scripts stand among Latin ones, to look like them."""
+    if text.isascii():
+        return False
+    folded = fold_to_latin(text, triggers_from_text(text))
+    return folded != text and any(letter.isascii() and letter.isalpha() for letter in text)
 
 
 class Evidence(NamedTuple):

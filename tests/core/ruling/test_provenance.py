@@ -257,6 +257,7 @@ def test_a_value_outside_any_order_is_no_signal_but_an_origin(ask: Ask, text: st
         (f"From: {CLERK}\nSubject: Minutes of Tuesday", True),
         (f"Invoices were always paid by {CLERK} on Fridays.", False),
         (f"The owner of the list was {CLERK} back then.", False),
+        (f'It runs send_email(subject="Minutes", to="{CLERK}") on Fridays.', False),
     ],
 )
 def test_a_message_goes_to_whom_a_record_names_but_not_to_whom_only_prose_names(

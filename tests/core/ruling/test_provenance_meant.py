@@ -7,7 +7,6 @@ import pytest
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import Context
 from lockgate.core.ruling.effects.effect import effect
-from lockgate.core.ruling.goal import is_imitation
 from lockgate.core.ruling.provenance import Lookup
 from lockgate.core.text.scanner import Scanner
 
@@ -84,9 +83,3 @@ def test_an_account_belongs_to_the_name_in_its_own_record(scanner: Scanner, book
 def test_other_numbers_of_a_record_do_not_hide_whose_it_is(scanner: Scanner) -> None:
     record = "Baz Ott, baz@post.example, +49 170 1234567, since 2024-03-12, DE89370400440532013000"
     assert is_meant(scanner, "I owe Baz 20.", record, "DE89370400440532013000", records=True)
-
-
-def test_letters_that_imitate_others_are_no_name() -> None:
-    assert is_imitation("ada@n\u043etary.example")
-    assert not is_imitation("ada@notary.example")
-    assert not is_imitation("\u0430\u0434\u0430@\u043d\u043e\u0442\u0430\u0440.\u0440\u0444")

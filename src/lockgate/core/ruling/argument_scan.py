@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Callable
+from itertools import accumulate
 from typing import NamedTuple
 
 from lockgate.core.ruling.arguments import Leaf, argument_words
@@ -57,44 +59,38 @@ def scan_arguments(
     found = ArgumentScan([], [], [])
     if not leaves:
         return found
+    starts = [0, *accumulate(len(leaf.text) + len(_SEPARATOR) for leaf in leaves)]
+
+    def place(offset: int) -> tuple[str, int]:
+        """Return the argument that a character of the joined text belongs to, and where that argument starts."""
+        number = min(bisect_right(starts, offset), len(leaves)) - 1
+        return leaves[number].argument, starts[number]
+
     scan = scanner.scan(text)
-    places = _LeafOffsets(leaves)
     for part in scan.parts:
+        expected = _Expected(part, place, goal, stays_here)
         for hit in part.hits:
-            expected = _Expected(part, places, goal, stays_here)
             if _counts(hit, expected, scanner, policy):
-                found.patterns.append(places.relocate(scanner.finding_from_hit(hit, part, "")))
+                finding = scanner.finding_from_hit(hit, part, "")
+                argument, base = place(finding.start)
+                own = finding._replace(where=argument, start=finding.start - base, end=finding.end - base)
+                found.patterns.append(own)
         if part.how != "raw":
-            _add_decoded(part, places, found)
+            argument, base = place(part.start)
+            plain = part.data.decode("utf-8", "replace")
+            found.decoded.append(Leaf(argument, plain, part.how))
+            if part.encoded:
+                span = part.start - base, part.end - base
+                found.encoded.append(Finding(f"encoded:{part.how}", argument, *span, part.how, plain[:_MAX_EXCERPT]))
     found.patterns.extend(Finding(f"cap:{limit}", "arguments", 0, 0) for limit in scan.capped)
     return found
-
-
-class _LeafOffsets:
-    """Which argument a character of the joined text belongs to."""
-
-    def __init__(self, leaves: list[Leaf]) -> None:
-        self._leaves = leaves
-        self._starts = [0]
-        for leaf in leaves:
-            self._starts.append(self._starts[-1] + len(leaf.text) + len(_SEPARATOR))
-
-    def place(self, offset: int) -> tuple[str, int]:
-        """Return the argument that a character belongs to, and where that argument starts."""
-        number = min(bisect_right(self._starts, offset), len(self._leaves)) - 1
-        return self._leaves[number].argument, self._starts[number]
-
-    def relocate(self, found: Finding) -> Finding:
-        """Return a finding in the joined text as one in its argument."""
-        argument, base = self.place(found.start)
-        return found._replace(where=argument, start=found.start - base, end=found.end - base)
 
 
 class _Expected(NamedTuple):
     """Says of a broad rule's hits in one reading of the arguments whether they are no news."""
 
     part: ScannedPart
-    places: _LeafOffsets
+    place: Callable[[int], tuple[str, int]]
     goal: Goal
     stays_here: bool
 
@@ -112,7 +108,7 @@ class _Expected(NamedTuple):
         is_reference = reference is not None and end <= reference.end()
         if is_reference or _OTHER_WORD.match(data, end) or (self.stays_here and not _HAS_VALUE.match(data, end)):
             return True
-        argument, _ = self.places.place(len(data[:start].decode("utf-8", "ignore")))
+        argument, _ = self.place(len(data[:start].decode("utf-8", "ignore")))
         is_named_for_it = excerpt.lower().replace("-", "_") in argument.lower().replace("-", "_")
         return is_named_for_it or not _CREDENTIAL_ARGUMENTS.isdisjoint(argument_words(argument)[-1:])
 
@@ -129,12 +125,3 @@ def _counts(hit: RuleHit, expected: _Expected, scanner: Scanner, policy: Policy)
     return not expected.covers(hit.rule, start, first) or not all(
         expected.covers(hit.rule, *place) for place in scanner.find_all(hit.rule, expected.part.data)
     )
-
-
-def _add_decoded(part: ScannedPart, places: _LeafOffsets, found: ArgumentScan) -> None:
-    argument, base = places.place(part.start)
-    plain = part.data.decode("utf-8", "replace")
-    found.decoded.append(Leaf(argument, plain, part.how))
-    if part.encoded:
-        span = part.start - base, part.end - base
-        found.encoded.append(Finding(f"encoded:{part.how}", argument, *span, part.how, plain[:_MAX_EXCERPT]))

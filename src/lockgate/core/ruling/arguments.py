@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from lockgate.core.errors import InvalidCall, quoted
-from lockgate.core.ruling.tool_risk import MAX_NAME, tool_words
+from lockgate.core.ruling.tool_risk import tool_words
 
 MAX_DEPTH = 64
 MAX_LEAVES = 10_000
@@ -28,15 +28,17 @@ class Leaf(NamedTuple):
     how: str = "exact"
 
 
-def flatten_arguments(arguments: Mapping[str, object]) -> tuple[list[Leaf], bool]:
+def flatten_arguments(arguments: Mapping[str, object], *, with_names: bool = False) -> tuple[list[Leaf], bool]:
     """Return every value in the arguments as text, and whether some were too many or too deep to be listed.
 
-    Raise InvalidCall for a value that JSON cannot hold.
+    A name that may be a value counts as one; `with_names` lists every name, once. Raise InvalidCall for a value that
+    JSON cannot hold.
     """
     leaves: list[Leaf] = []
     pending: list[tuple[str, object, int]] = [("", arguments, 0)]
     is_cut = False
     opened = 0
+    names: set[str] | None = set() if with_names else None
     while pending:
         path, value, depth = pending.pop()
         opened += 1
@@ -48,7 +50,7 @@ def flatten_arguments(arguments: Mapping[str, object]) -> tuple[list[Leaf], bool
             if len(leaves) >= MAX_LEAVES:
                 is_cut = True
                 break
-            name = _path_of_key(path, key, leaves) if is_object else f"{path}[{key}]"
+            name = _path_of_key(path, key, leaves, names) if is_object else f"{path}[{key}]"
             if isinstance(item, str):
                 # As `Leaf(name, item)`, without the detour by its keywords: most values come here.
                 leaves.append(_new(Leaf, (name, item, "exact")))
@@ -59,25 +61,6 @@ def flatten_arguments(arguments: Mapping[str, object]) -> tuple[list[Leaf], bool
             else:
                 pending.append((name, item, depth + 1))
     return leaves, is_cut
-
-
-def list_names(arguments: Mapping[str, object]) -> list[Leaf]:
-    """Return each identifier that names a value as a leaf of its own; `flatten_arguments` lists all other names."""
-    leaves: dict[str, Leaf] = {}
-    pending: list[tuple[str, object, int]] = [("", arguments, 0)]
-    # `flatten_arguments` stops at the same number, and says that it did.
-    for _ in range(MAX_LEAVES):
-        if not pending:
-            break
-        path, value, depth = pending.pop()
-        items, is_object = _open_value(path, value)
-        for key, item in items:
-            name = f"{path}[{key}]" if not is_object else f"{path}.{key}" if path else str(key)
-            if is_object and isinstance(key, str) and key.isidentifier():
-                leaves[key] = Leaf(name[:MAX_NAME], key)
-            if isinstance(item, Mapping | list | tuple) and depth < MAX_DEPTH:
-                pending.append((name[:MAX_NAME], item, depth + 1))
-    return list(leaves.values())
 
 
 def _open_value(path: str, value: object) -> tuple[Iterable[tuple[object, object]], bool]:
@@ -92,13 +75,16 @@ def _open_value(path: str, value: object) -> tuple[Iterable[tuple[object, object
     )
 
 
-def _path_of_key(path: str, key: object, leaves: list[Leaf]) -> str:
+def _path_of_key(path: str, key: object, leaves: list[Leaf], names: set[str] | None) -> str:
     """Return the path of a member; a key that is no plain name becomes a leaf, since it may carry text."""
     if not isinstance(key, str):
         raise InvalidCall(f"argument names must be text, not {type(key).__name__}")
     name = f"{path}.{key[:_MAX_KEY]}" if path else key[:_MAX_KEY]
-    if type(key) is not str or not key.isidentifier() or (len(key) >= _LONG_KEY and _DIGIT.search(key)):
+    is_new = names is not None and key not in names
+    if is_new or type(key) is not str or not key.isidentifier() or (len(key) >= _LONG_KEY and _DIGIT.search(key)):
         leaves.append(Leaf(name, key))
+    if names is not None:
+        names.add(key)
     return name
 
 

@@ -161,25 +161,20 @@ class EffectCheck:
         """Return what the call has in a slot for which the user's words have another value."""
         if effect.kind not in GROUPS["given by owners"]:
             return []
-        values = [("account", Leaf(effect.argument, effect.target))] if effect.kind == "pays" else []
-        if effect.kind == "pays" and effect.target.isalpha() and self._lookup.is_in_text(effect.target):
-            values.append(("payee", Leaf(effect.argument, effect.target)))
+        pays, target = effect.kind == "pays", Leaf(effect.argument, effect.target)
+        values = [("account", target)] if pays else []
+        if pays and target.text.isalpha() and self._context.index.has_words(target.text):
+            values.append(("payee", target))
         if named_by in ("order", "text", "record"):
-            values += [(slot, Leaf(effect.argument, effect.target)) for slot in ("mailbox", "phone")]
-        if effect.kind == "pays":
+            values += [("mailbox", target), ("phone", target)]
+        if pays:
             values += [("amount", leaf) for leaf in self._leaves if has_role(leaf.argument, "amount")]
-        return [
-            Finding(
-                f"slot:{slot}",
-                leaf.argument,
-                0,
-                len(leaf.text),
-                "raw",
-                f"{quoted(leaf.text, 40)} is not {quoted(value, 40)}",
-            )
-            for slot, leaf in values
-            if (value := self._goal.differs(slot, leaf.text))
-        ]
+        findings = []
+        for slot, leaf in values:
+            if value := self._goal.differs(slot, leaf.text):
+                says = f"{quoted(leaf.text, 40)} is not {quoted(value, 40)}"
+                findings.append(Finding(f"slot:{slot}", leaf.argument, 0, len(leaf.text), "raw", says))
+        return findings
 
     def _decide(self, effect: Effect, named_by: str, *, is_dictated: bool, has_slot: bool) -> dict[Width, str]:
         """Return what the first row says that fits, by width."""

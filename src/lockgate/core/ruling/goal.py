@@ -16,7 +16,6 @@ from lockgate.core.ruling.targets import domain_of, is_open_to_all
 from lockgate.core.ruling.tool_risk import canonical_tool, tool_intent, tool_words
 from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.tables import read_rows, read_table
-from lockgate.core.text.confusables import fold_to_latin, triggers_from_text
 from lockgate.core.text.imperatives import prepare, split_words
 from lockgate.core.vocabulary import Effect, Severity
 
@@ -329,14 +328,6 @@ def names_of(target: str) -> list[str]:
     """Return a target, and the name at the end of a path unless it is a plain word. A command is no path."""
     last = target.rstrip("/").rpartition("/")[2]
     return [target] if last.isalpha() or " " in target else [target, last]
-
-
-def is_imitation(text: str) -> bool:
-    """Return whether letters of other scripts stand among Latin ones, to look like them."""
-    if text.isascii():
-        return False
-    folded = fold_to_latin(text, triggers_from_text(text))
-    return folded != text and any(letter.isascii() and letter.isalpha() for letter in text)
 
 
 def _stems(word: bytes) -> tuple[bytes, ...]:

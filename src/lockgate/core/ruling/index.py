@@ -249,6 +249,10 @@ class Index:
         self.readings.append(reading)
         self.words.update(reading.words)
 
+    def has_words(self, text: str) -> bool:
+        """Return whether the readings together have all words of a text."""
+        return self.words.issuperset(split_words(prepare(text.encode("utf-8", "ignore"))))
+
     def find(self, candidate: Candidate, budget: WorkBudget, first: int = 0) -> Iterator[Places]:
         """Yield the readings that hold a candidate, from the block at this position on."""
         budget.take_pass(len(self.readings) * _BYTES_PER_READING)

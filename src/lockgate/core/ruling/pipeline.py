@@ -28,19 +28,20 @@ the judges and gives their answers back.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
 from lockgate.core.errors import printable
 from lockgate.core.ruling.argument_scan import ArgumentScan, join_leaves, scan_arguments
-from lockgate.core.ruling.arguments import Leaf, list_names, sink_from_argument
+from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.arguments import flatten_arguments as flatten_arguments
 from lockgate.core.ruling.context import Context
 from lockgate.core.ruling.decide import Checked, EffectCheck, Width
 from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity, effect
 from lockgate.core.ruling.effects.effects_of_call import effects_of, own_effects_of
+from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.sql import without_removals
 from lockgate.core.ruling.effects.tool_arguments import names_file
 from lockgate.core.ruling.explanations import CARRIED, EFFECT, FORBIDDEN
@@ -50,9 +51,9 @@ from lockgate.core.ruling.provenance import MAX_ORIGINS
 from lockgate.core.ruling.scope.border import border_from_scope
 from lockgate.core.ruling.scope.crossings import find_crossings
 from lockgate.core.ruling.self_protection import find_tampering, findings_from_effects, is_unrelated
+from lockgate.core.ruling.targets import find_host_words, is_local_host
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import read_tool_name, tool_risk
-from lockgate.core.text.imperatives import prepare, split_words
 from lockgate.core.text.rules import RULES_BY_ID, Scope
 from lockgate.core.text.scanner import Scanner, encode
 from lockgate.core.vocabulary import Action, Decision, Finding, Mode, Origin, Reason, Risk
@@ -183,14 +184,11 @@ class _Review:
     @property
     def only_requests(self) -> bool:
         """Whether the call does no more than follow links that it names, as a text has them."""
-        if not self.reaching or not all(effect.kind == "requests" and effect.target for effect in self.reaching):
+        is_request = all(effect.kind == "requests" and effect.target for effect in self.reaching)
+        if not self.reaching or not is_request or any(effect.kind == "runs-project-task" for effect in self.effects):
             return False
         # A query that no text wrote was put together by the agent, and can take something along.
-        return all(self.is_copied(query) for query in _QUERY.findall(self.text))
-
-    def is_copied(self, text: str) -> bool:
-        """Whether untrusted text has all the words of this one."""
-        return self.context.index.words.issuperset(split_words(prepare(text.encode("utf-8", "ignore"))))
+        return all(self.context.index.has_words(query) for query in _QUERY.findall(self.text))
 
     @property
     def is_command_or_file(self) -> bool:
@@ -198,7 +196,10 @@ class _Review:
         return any(sink_from_argument(effect.argument) in ("command", "path") for effect in self.effects)
 
     def read_effects(self) -> tuple[Effect, ...]:
-        self.read = self.read or effects_of(self.call, self.context.project, self.context.activity, leaves=self.leaves)
+        if not self.read:
+            effects = effects_of(self.call, self.context.project, self.context.activity, leaves=self.leaves)
+            requests = _requests_of_tasks(effects, self.leaves, self.context.project)
+            self.read = tuple(sorted((*effects, *requests), key=lambda entry: -entry.severity))
         return self.read
 
     def find_delegated(self) -> frozenset[str]:
@@ -214,8 +215,8 @@ class _Review:
             leaves, text = self.leaves, self.text
             if self.policy.strict_patterns:
                 # The patterns' own letter: they count in the arguments as they are written, names included.
-                leaves = [*leaves, *list_names(self.call.arguments)]
-                text = join_leaves(leaves)
+                leaves, is_cut = flatten_arguments(self.call.arguments, with_names=True)
+                text, self.is_cut = join_leaves(leaves), self.is_cut or is_cut
             stays_here = bool(self.effects) and all(effect.kind in _STAYS_HERE for effect in self.effects)
             goal = self.context.goal
             self.scan = scan_arguments(leaves, text, self.scanner, self.policy, goal, stays_here=stays_here)
@@ -258,6 +259,16 @@ def begin(
     _check_blocks(review, checked, patterns, encoded)
     # Nothing: CONTINUE. Anything: one tier up.
     return _conclude(review, patterns, encoded, checked)
+
+
+def _requests_of_tasks(effects: Sequence[Effect], leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
+    """Yield a request to each host that a command gives to a task of the project: what the task does is not known."""
+    texts = {leaf.argument: leaf.text for leaf in leaves}
+    for task in effects:
+        text = texts.get(task.argument, "") if task.kind == "runs-project-task" else ""
+        for host in find_host_words(text[task.start : task.end]):
+            if not is_local_host(host) and not project.has_host(host):
+                yield effect("requests", host, argument=task.argument, span=(task.start, task.end))
 
 
 def _risk_from_name(call: ToolCall, policy: Policy, text: str) -> Risk:

@@ -146,10 +146,6 @@ class Lookup:
                 best = Trace(named_by, origin, signal, is_told)
         return best
 
-    def is_in_text(self, name: str) -> bool:
-        """Return whether untrusted text has all words of a name."""
-        return self._index.words.issuperset(split_words(prepare(name.encode("utf-8", "ignore"))))
-
     def _is_known(self, candidate: Candidate, effect: Effect | None) -> bool:
         """Return whether the user or a trusted text says a value."""
         if effect is None:
@@ -194,8 +190,6 @@ class Lookup:
         if is_given or is_field:
             if self._is_owner_named(candidate, held, effect, is_ordered=is_ordered):
                 return "owner", "", None
-            if named_by == "record" and effect.kind != "pays" and len(held.spans) < _MAX_PLACES:
-                return "record", "", None
         signal, order = self._signal_in_block(candidate, held)
         return ("order" if signal else named_by), signal, order
 
@@ -454,6 +448,7 @@ _SEGMENT = 160
 # A subject that git or its server writes: `1a2b3c4 Merge branch 'login' into main`.
 _VERBS = frozenset(verb.encode() for verb in (*PLAIN_VERBS, *NOUN_VERBS))
 _MERGED = re.compile(rb"[\W\da-f]*merge (?:branch '[^'\s]*'(?: (?:of|into) \S*)*|pull request #\d+ from \S*)")
+_IN_CALL = re.compile(rb"\w\([^()]*\Z")
 _HAS_ADDRESS = re.compile(rb"[@0-9]|\.[a-z]{2}")
 _LOCAL_PARTS = re.compile(rb"[^a-z0-9\x80-\xff]+")
 
@@ -468,14 +463,15 @@ def is_in_sentence(candidate: Candidate, held: Places, budget: WorkBudget) -> bo
 def _is_in_prose(text: bytes, at: int, candidate: Candidate) -> bool:
     """Return whether a value stands in a sentence, rather than in a field, a column or an entry of a list.
 
-    A sentence has one of the small words, or begins with a verb that only small words part from the value.
+    A sentence has one of the small words, or begins with a verb that only small words part from the value. A call that
+    is written out is one as well: `send_file(to="eve@evil.example")`.
     """
     start = max(text.rfind(border, max(0, at - _SEGMENT), at) for border in _FIELD_BORDERS) + 1
     ends = [end for border in _FIELD_BORDERS if (end := text.find(border, at, at + _SEGMENT)) >= 0]
     end = min(ends, default=at + _SEGMENT)
     before = text[max(start, at - _SEGMENT) : at]
     first, *between = before.split() or [b""]
-    if first in _VERBS and SMALL_WORDS.issuperset(between):
+    if (first in _VERBS and SMALL_WORDS.issuperset(between)) or _IN_CALL.search(text, max(0, at - _SEGMENT), at):
         return True
     segment = before + text[at + len(candidate.piece) : end]
     words = [word for word in split_words(segment) if word.isalpha()]

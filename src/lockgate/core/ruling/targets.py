@@ -16,7 +16,13 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 
-from lockgate.core.ruling.scope.machines import NO_HOST, TOP_LEVEL_DOMAINS, host_and_port, is_host_like
+from lockgate.core.ruling.scope.machines import (
+    FILE_OR_DOMAIN_ENDINGS,
+    NO_HOST,
+    TOP_LEVEL_DOMAINS,
+    host_and_port,
+    is_host_like,
+)
 from lockgate.core.tables import read_sections
 from lockgate.core.text.confusables import fold_to_latin
 
@@ -24,6 +30,9 @@ from lockgate.core.text.confusables import fold_to_latin
 MAX_SHORT = 320
 URL = re.compile(rf"(?i)\b[a-z][a-z0-9+.-]{{0,30}}:[/\\]{{2,}}([^{NO_HOST}]+)")
 _BARE_URL = re.compile(r"(?i)(?<![\w.@/:-])((?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,24})/[\w~%-]")
+_HOST_WORD = re.compile(
+    r"(?i)(?<=[\s='\"@/])(?<!\w/)((?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,24}|\d{1,3}(?:\.\d{1,3}){3})(?![\w.(@-])"
+)
 _EMAIL = re.compile(r"[^\s@<>\"(),;:]{1,64}@[^\s@<>\"(),;:/]{1,255}\.[^\s@<>\"(),;:/.]{2,63}")
 _NAMED_EMAIL = re.compile(rf"[^<>@]{{0,100}}<(?:mailto:)?({_EMAIL.pattern})>|(?:mailto:)?({_EMAIL.pattern})")
 _PHONE = re.compile(r"(?:tel:|sms:|whatsapp:)?(\+\d[\d ()./-]{6,20}\d|00\d[\d ()./-]{6,20}\d)")
@@ -76,6 +85,14 @@ def find_bare_hosts(text: str) -> Iterator[Seen]:
     """Yield the host of every address that a text has without its scheme, as people write them, each once."""
     named = ((match[1].lower(), match) for match in _BARE_URL.finditer(text))
     return _first_of_each((host, match) for host, match in named if host.rpartition(".")[2] in TOP_LEVEL_DOMAINS)
+
+
+def find_host_words(text: str) -> Iterator[str]:
+    """Yield the hosts that a command line gives as a word, or as a value or mailbox at the end of one."""
+    for match in _HOST_WORD.finditer(text):
+        last = match[1].rpartition(".")[2].lower()
+        if last.isdigit() or (last in TOP_LEVEL_DOMAINS and last not in FILE_OR_DOMAIN_ENDINGS):
+            yield match[1].lower()
 
 
 def _first_of_each(named: Iterable[tuple[str, re.Match[str]]]) -> Iterator[Seen]:
