@@ -10,10 +10,10 @@ import pytest
 from hook_events import Plug, config, host, plug  # noqa: F401
 
 from lockgate.coding_agents.agent_answers import answer_agent_event
-from lockgate.core.text.structured_text import text_of
 from lockgate.mcp import messages
 from lockgate.runtime.accounts import own_account
 from lockgate.sessions import Host
+from lockgate.sessions.structured_text import text_of
 
 HOSTNAME = "sync.relay.example"
 GOAL = "Fix the failing test in src/app.py"

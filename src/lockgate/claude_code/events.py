@@ -38,7 +38,6 @@ from lockgate.claude_code.transcripts import is_machine
 from lockgate.core.errors import InvalidBlock, InvalidCall, LockgateError, printable, quoted
 from lockgate.core.ruling.approvals import VoidReason, needs_two_people
 from lockgate.core.ruling.arguments import flatten_arguments
-from lockgate.core.text.structured_text import text_of
 from lockgate.core.vocabulary import Action, Decision
 from lockgate.runtime.accounts import Account, may_read, own_account
 from lockgate.sessions import Host, Piece, SessionInfo, StoredRuling
@@ -46,6 +45,7 @@ from lockgate.sessions.held_calls import AnswerStore, held_calls
 from lockgate.sessions.live_session import OPENED_BY, OPENER_ACCOUNT
 from lockgate.sessions.session_entries import MAX_PAGE
 from lockgate.sessions.spoken_reasons import reason_for_model
+from lockgate.sessions.structured_text import text_of
 from lockgate.verifiers.command_judge import JUDGE_DENIAL, is_running_judge
 
 HOST = "claude-code"

@@ -17,7 +17,7 @@ from datetime import datetime
 from itertools import islice
 from typing import BinaryIO
 
-from lockgate.core.text.structured_text import text_of
+from lockgate.sessions.structured_text import text_of
 
 MAX_LINE_BYTES = 32 * 1024 * 1024
 _MAX_FOLDERS = 32

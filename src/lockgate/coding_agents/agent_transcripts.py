@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from lockgate.claude_code import transcripts
 from lockgate.claude_code.transcripts import Call, Entry, Prompt, Result, Text, parse_time
-from lockgate.core.text.structured_text import text_of
+from lockgate.sessions.structured_text import text_of
 
 Line = Mapping[str, object]
 Reader = Callable[[Line], Iterator[Entry]]

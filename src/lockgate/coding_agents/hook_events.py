@@ -17,7 +17,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from lockgate.claude_code.events import MAX_DEPTH, RefusedEvent, is_deeper, parse_body
-from lockgate.core.text.structured_text import text_of
+from lockgate.sessions.structured_text import text_of
 
 _MAX_ID = 90
 # A later version of a host may ask about a call under a name that is not known here.

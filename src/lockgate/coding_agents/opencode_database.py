@@ -26,8 +26,8 @@ from lockgate.claude_code import transcripts
 from lockgate.claude_code.transcripts import Call, Entry, Prompt, Result, Text, UnreadableLine
 from lockgate.coding_agents.instruction_files import commands_of_prompt
 from lockgate.core.errors import InvalidTrace
-from lockgate.core.text.structured_text import text_of
 from lockgate.runtime.accounts import own_account
+from lockgate.sessions.structured_text import text_of
 
 DATABASES = ("opencode*.db",)
 _BEGINNING = b"SQLite format 3\0"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from enum import StrEnum
+from itertools import permutations
 from typing import Literal, NamedTuple
 
 Verdict = Literal["safe", "unsafe", "unclear"]
@@ -93,3 +95,33 @@ def fence_value(value: object, nonce: str) -> str:
         written = "".join(ch if ch.isprintable() else json.dumps(ch)[1:-1] for ch in written)
     # The nonce's last character is escaped: its first could be the letter of an escape written just before it.
     return written.replace(nonce, f"{nonce[:-1]}\\u{ord(nonce[-1]):04x}")
+
+
+NONCE = re.compile("[A-Za-z0-9_-]{16,64}")
+_SPACE = r"[ \t\r\n]*"
+
+
+def schema_of_object(**properties: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the schema of a reply with these fields and the nonce.
+
+    Always the same object: providers compile a schema when they first see it, so no nonce is part of it.
+    """
+    properties |= {"nonce": {"type": "string"}}
+    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+
+
+def patterns_of_object(**fields: str) -> tuple[re.Pattern[str], ...]:
+    """Return the patterns of a reply with these fields and the nonce, each value a group of its name.
+
+    No parser that could be lenient: the objects are small enough to be spelled out, in every order of their keys.
+    """
+    fields |= {"nonce": f'"(?:{NONCE.pattern})"'}
+    written = [f'"{name}"{_SPACE}:{_SPACE}(?P<{name}>{value})' for name, value in fields.items()]
+    orders = (f"{_SPACE},{_SPACE}".join(order) for order in permutations(written))
+    return tuple(re.compile(rf"{_SPACE}\{{{_SPACE}{order}{_SPACE}\}}{_SPACE}", re.ASCII) for order in orders)
+
+
+def match_reply(replies: tuple[re.Pattern[str], ...], text: str, nonce: str, most: int) -> dict[str, str]:
+    """Return the fields of a reply as JSON writes them; empty for anything but exactly the object with this nonce."""
+    matches = (reply.fullmatch(text) for reply in replies if len(text) <= most)
+    return next((match.groupdict() for match in matches if match and match["nonce"] == f'"{nonce}"'), {})

@@ -17,10 +17,10 @@ from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from lockgate.core.text.structured_text import text_of
 from lockgate.integrations.extras import naming_extra
 from lockgate.integrations.host_judge import use_judge
 from lockgate.integrations.plug import HeldQuestion, Line, Plug, PlugCall, Verdict, shared_plug, source_of_result
+from lockgate.sessions.structured_text import text_of
 
 with naming_extra("claude-agent-sdk", "claude_agent_sdk"):
     from claude_agent_sdk import ClaudeAgentOptions, HookMatcher, ResultMessage, query

@@ -14,11 +14,11 @@ from threading import Lock
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from lockgate.core.text.structured_text import text_of
 from lockgate.integrations.extras import naming_extra
 from lockgate.integrations.host_judge import use_judge, verdict_class
 from lockgate.integrations.plug import HeldByLockgate, Line, Plug, PlugCall, shared_plug, source_of_result
 from lockgate.integrations.tools import AskPerson
+from lockgate.sessions.structured_text import text_of
 
 with naming_extra("crewai", "crewai"):
     from crewai.hooks.dispatch import (

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
-from lockgate.core.text.structured_text import text_of
 from lockgate.integrations.extras import naming_extra
 from lockgate.integrations.host_judge import use_judge, verdict_class
 from lockgate.integrations.plug import (
@@ -25,6 +24,7 @@ from lockgate.integrations.plug import (
     shared_plug,
     source_of_result,
 )
+from lockgate.sessions.structured_text import text_of
 
 with naming_extra("google-adk", "google.adk"):
     from google.adk.models import LlmRequest

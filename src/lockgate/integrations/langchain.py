@@ -16,7 +16,6 @@ from typing import Annotated, Any, NotRequired
 from uuid import uuid4
 
 from lockgate.core.errors import printable
-from lockgate.core.text.structured_text import text_of
 from lockgate.core.vocabulary import Trust
 from lockgate.integrations.extras import naming_extra
 from lockgate.integrations.host_judge import use_judge, verdict_class
@@ -32,6 +31,7 @@ from lockgate.integrations.plug import (
     source_of_result,
     trailing_input,
 )
+from lockgate.sessions.structured_text import text_of
 
 with naming_extra("langchain", "langchain"):
     from langchain.agents.middleware import AgentMiddleware

@@ -20,7 +20,6 @@ from typing import Any
 from uuid import uuid4
 
 from lockgate.core.errors import InvalidConfig
-from lockgate.core.text.structured_text import text_of
 from lockgate.integrations.extras import naming_extra
 from lockgate.integrations.host_judge import use_judge, verdict_class
 from lockgate.integrations.plug import (
@@ -35,6 +34,7 @@ from lockgate.integrations.plug import (
     source_of_result,
     trailing_input,
 )
+from lockgate.sessions.structured_text import text_of
 
 with naming_extra("openai-agents", "agents"):
     import agents

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
-from lockgate.core.text.structured_text import text_of
 from lockgate.integrations.extras import naming_extra
 from lockgate.integrations.host_judge import use_judge
 from lockgate.integrations.named_agents import unseen_agent
@@ -25,6 +24,7 @@ from lockgate.integrations.plug import (
     shared_plug,
     source_of_result,
 )
+from lockgate.sessions.structured_text import text_of
 
 with naming_extra("pydantic-ai", "pydantic_ai"):
     from pydantic_ai import DeferredToolRequests, DeferredToolResults, RunContext, ToolDenied

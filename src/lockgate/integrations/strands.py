@@ -13,7 +13,6 @@ from typing import Any
 from uuid import uuid4
 from weakref import WeakKeyDictionary, WeakSet
 
-from lockgate.core.text.structured_text import text_of
 from lockgate.integrations.extras import naming_extra
 from lockgate.integrations.host_judge import use_judge, verdict_class
 from lockgate.integrations.named_agents import unseen_agent
@@ -28,6 +27,7 @@ from lockgate.integrations.plug import (
     source_of_result,
     trailing_input,
 )
+from lockgate.sessions.structured_text import text_of
 
 with naming_extra("strands", "strands"):
     from strands import Agent

@@ -232,7 +232,8 @@ def _options(what: Any, value: Any) -> list[str]:
         least, most, repeated = value
         return [text * times for times in {max(least, min(1, most)), least} for text in _variants(repeated)]
     if what is _constants.IN:
-        named = (chr(number) for what, number in value if what is _constants.LITERAL)
+        places = {_constants.LITERAL: lambda number: number, _constants.RANGE: lambda ends: ends[0]}
+        named = (chr(places[what](where)) for what, where in value if what in places)
         letters = (*map(chr, range(ord(" "), 0x7F)), *named)
         return [letter for letter in letters if _is_one_of(letter, value)][:3]
     # An assertion or an end: what the texts are put into has what it needs.

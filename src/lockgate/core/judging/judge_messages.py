@@ -21,10 +21,9 @@ import re
 import unicodedata
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
-from itertools import permutations
 
 from lockgate.core.judging.case import JudgeCase
-from lockgate.core.questions import Question, fence_value
+from lockgate.core.questions import NONCE, Question, fence_value, match_reply, patterns_of_object, schema_of_object
 from lockgate.core.redaction.secret_table import LONE_SURROGATE, UNSEEN
 from lockgate.core.ruling.opinions import Opinion, Ruling, Triage, Unreadable
 from lockgate.core.ruling.pipeline import Stage
@@ -38,18 +37,11 @@ MAX_REPLY_CHARACTERS = 200
 MAX_RULING_CHARACTERS = 3_500
 
 
-def _object_schema(**properties: Mapping[str, object]) -> Mapping[str, object]:
-    required = list(properties)
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
-
-
-# Always the same objects: providers compile a schema when they first see it, so the nonce is not part of them.
-TRIAGE_SCHEMA = _object_schema(suspicious={"type": "boolean"}, nonce={"type": "string"})
+TRIAGE_SCHEMA = schema_of_object(suspicious={"type": "boolean"})
 _VERDICTS = {"type": "string", "enum": ["CONTINUE", "REORIENT", "PAUSE"]}
-SUPERVISOR_SCHEMA = _object_schema(verdict=_VERDICTS, correction={"type": "string"}, nonce={"type": "string"})
+SUPERVISOR_SCHEMA = schema_of_object(verdict=_VERDICTS, correction={"type": "string"})
 
 _WORDS = read_texts(__package__, "judge_prompts.md")
-_NONCE = re.compile("[A-Za-z0-9_-]{16,64}")
 
 
 def build_question(stage: Stage, case: JudgeCase, nonce: str) -> Question:
@@ -100,7 +92,7 @@ def _labelled_values(case: JudgeCase, *, top: bool) -> Iterator[tuple[str, objec
 
 
 def _user_text(case: JudgeCase, nonce: str, end: str, stage: Stage) -> str:
-    if _NONCE.fullmatch(nonce) is None:
+    if NONCE.fullmatch(nonce) is None:
         raise ValueError("a nonce has 16 to 64 letters and digits")
     values = _labelled_values(case, top=stage is Stage.SUPERVISOR)
     lines = [f"{nonce} {label} {_write_value(value, nonce)}" for label, value in values]
@@ -126,29 +118,18 @@ PLAIN_CORRECTION = (
     "leave them aside, and go on with what the goal asks for"
 )
 
-_WS = r"[ \t\r\n]*"
-_ECHO = rf'"nonce"{_WS}:{_WS}"(?P<nonce>[A-Za-z0-9_-]{{16,64}})"'
-_SUSPICIOUS = rf'"suspicious"{_WS}:{_WS}(?P<suspicious>true|false)'
-_VERDICT = rf'"verdict"{_WS}:{_WS}"(?P<verdict>CONTINUE|REORIENT|PAUSE)"'
 _CHARACTER = r'(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9A-Fa-f]{4})'
-_CORRECTION = rf'"correction"{_WS}:{_WS}(?P<correction>"{_CHARACTER}{{0,{MAX_CORRECTION}}}")'
-
-
-def _object_patterns(*fields: str) -> tuple[re.Pattern[str], ...]:
-    """No parser that could be lenient: the objects are small enough to be spelled out, in every order of their keys."""
-    orders = permutations(fields)
-    return tuple(re.compile(rf"{_WS}\{{{_WS}{f'{_WS},{_WS}'.join(order)}{_WS}\}}{_WS}", re.ASCII) for order in orders)
-
-
-_TRIAGES = _object_patterns(_SUSPICIOUS, _ECHO)
-_RULINGS = _object_patterns(_VERDICT, _CORRECTION, _ECHO)
-_YES_NO = re.compile(rf"{_WS}(YES|NO){_WS}")
+_TRIAGES = patterns_of_object(suspicious="true|false")
+_RULINGS = patterns_of_object(
+    verdict='"(?:CONTINUE|REORIENT|PAUSE)"', correction=f'"{_CHARACTER}{{0,{MAX_CORRECTION}}}"'
+)
+_YES_NO = re.compile(r"[ \t\r\n]*(YES|NO)[ \t\r\n]*")
 
 
 def parse_triage(text: str, nonce: str) -> Triage | None:
     """Return triage's answer, or None for anything but exactly the object that was asked for."""
-    match = _match_reply(_TRIAGES, text, nonce, MAX_REPLY_CHARACTERS)
-    return Triage(match["suspicious"] == "true") if match else None
+    reply = match_reply(_TRIAGES, text, nonce, MAX_REPLY_CHARACTERS)
+    return Triage(reply["suspicious"] == "true") if reply else None
 
 
 def parse_yes_no(text: str) -> Triage | None:
@@ -162,19 +143,14 @@ def parse_ruling(text: str, nonce: str) -> Ruling | None:
 
     A REORIENT says what to do instead, in one printable line; the others say nothing beside their verdict.
     """
-    match = _match_reply(_RULINGS, text, nonce, MAX_RULING_CHARACTERS)
-    if match is None:
+    reply = match_reply(_RULINGS, text, nonce, MAX_RULING_CHARACTERS)
+    if not reply:
         return None
-    action, correction = Action(match["verdict"]), str(json.loads(match["correction"]))
+    action, correction = Action(json.loads(reply["verdict"])), str(json.loads(reply["correction"]))
     is_readable = correction.strip() and correction.isprintable() and not UNSEEN.search(correction)
     if is_readable if action is Action.REORIENT else not correction:
         return Ruling(action, correction.strip())
     return None
-
-
-def _match_reply(replies: tuple[re.Pattern[str], ...], text: str, nonce: str, most: int) -> re.Match[str] | None:
-    matches = (reply.fullmatch(text) for reply in replies if len(text) <= most)
-    return next((match for match in matches if match and match["nonce"] == nonce), None)
 
 
 def parse_opinion(stage: Stage, text: str, nonce: str, case: JudgeCase) -> Opinion:

@@ -86,8 +86,8 @@ def _find_ibans(text: str, *, joined: bool) -> Iterator[SensitiveSpan]:
 
 
 # Twelve digits or more with single separators, from any group of two digits or more on.
-_CARD = re.compile(r"(?<![0-9])(?=([0-9]{2}(?:[ \t.\u2013\n-]?[0-9]){10,17}))")
-_CARD_SIGNS = str.maketrans("", "", " \t.\u2013\n-")
+_CARD = re.compile(r"(?<![0-9])(?=([0-9]{2}(?:[ \t.\u2013-]?[0-9]){10,17}))")
+_CARD_SIGNS = str.maketrans("", "", " \t.\u2013-")
 _CARD_IN_GROUPS = read_shape("card in groups")
 _CARD_SIZES = [(re.compile(begins), tuple(map(int, sizes.split()))) for begins, sizes in read_secrets("cards")]
 # By the first four digits.
@@ -104,9 +104,7 @@ def _find_cards(text: str) -> Iterator[SensitiveSpan]:
         for size in _SIZES_OF[int(digits[:4])] if match.start() >= done else ():
             if size <= len(digits) and is_luhn_valid(digits[:size]):
                 end = [at for at, ch in enumerate(match[1], match.start() + 1) if ch.isdigit()][size - 1]
-                spelled = text[match.start() : end]
-                # A number on two lines counts only in the groups that are on the card.
-                if not text[end : end + 1].isdigit() and ("\n" not in spelled or _ON_THE_CARD.fullmatch(spelled)):
+                if not text[end : end + 1].isdigit():
                     yield SensitiveSpan("card", match.start(), end)
                     done = end
                     break
@@ -115,8 +113,6 @@ def _find_cards(text: str) -> Iterator[SensitiveSpan]:
         if len(digits) in _SIZES_OF[int(digits[:4])] and is_luhn_valid(digits):
             yield SensitiveSpan("card", *match.span())
 
-
-_ON_THE_CARD = re.compile(r"[0-9]{4}(?:[\s-]{1,2}[0-9]{4}){3}")
 
 # --- the names of people, for the rule sets of health and school records
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lockgate.core.text.structured_text import text_of
+from lockgate.sessions.structured_text import text_of
 
 
 def test_every_text_is_found_with_its_names() -> None:
