@@ -279,17 +279,21 @@ class Lookup:
         return not owners.isdisjoint(goal.proper_names if pays else goal.asked - COMMON)
 
     def _origin(
-        self, candidate: Candidate, held: Places, order: Order | None, effect: Effect | None, *, known: bool
+        self, candidate: Candidate, held: Places, order: Order | None, effect: Effect | None, *, known: bool = False
     ) -> Origin:
         """Return the origin of a value, as the call writes it."""
-        leaf = candidate.leaf
-        if effect is not None:
-            exact, sink = leaf.text, "target"
-        else:
+        leaf, reading, sink = candidate.leaf, held.reading, "target"
+        exact = leaf.text
+        if effect is None:
             sink, written = sink_from_argument(leaf.argument), candidate.piece.decode("utf-8", "replace")
             at = leaf.text.lower().find(written)
             exact = leaf.text[at : at + len(written)] if at >= 0 else written
-        return origin_from_places(candidate, held, exact, self.budget, order, sink, known=known)
+        start, end, is_written = held.find_span(candidate, exact.encode("utf-8", "ignore"), order, self.budget)
+        how = leaf.how if reading.text.part.how == "raw" else reading.text.part.how
+        how = "folded" if how == "exact" and not is_written else how
+        sentence = "" if order is None else sentence_of(reading, order)
+        place = reading.block, reading.source, start, end, how
+        return Origin(leaf.argument, exact[:_MAX_SHOWN], *place, sentence, sink, known)
 
     # --- orders that name no value
 
@@ -323,8 +327,7 @@ class Lookup:
                     continue
                 order = next((order for order, _ in held.find_orders(candidate, self.budget)), None)
                 if order is not None:
-                    origin = origin_from_places(candidate, held, leaf.text, self.budget)
-                    yield origin._replace(order=sentence_of(reading, order))
+                    yield self._origin(candidate, held, order, effect)
 
     def find_dictated(self, leaves: Sequence[Leaf], *, written: bool = False) -> Origin | None:
         """Return where untrusted text has a whole command word for word, and no trusted or vetted text does.
@@ -408,27 +411,6 @@ def is_form_field(effect: Effect) -> bool:
 def sentence_of(reading: IndexedReading, order: Order) -> str:
     """Return an order as it is written."""
     return reading.text.part.data[order.start : order.end].decode("utf-8", "replace").strip()[:MAX_SENTENCE]
-
-
-def origin_from_places(
-    candidate: Candidate,
-    held: Places,
-    exact: str,
-    budget: WorkBudget,
-    order: Order | None = None,
-    sink: str = "target",
-    *,
-    known: bool = False,
-) -> Origin:
-    """Return the origin of a value that is written as `exact` in the call."""
-    reading, leaf = held.reading, candidate.leaf
-    start, end, is_written = held.find_span(candidate, exact.encode("utf-8", "ignore"), order, budget)
-    how = leaf.how if reading.text.part.how == "raw" else reading.text.part.how
-    how = "folded" if how == "exact" and not is_written else how
-    sentence = "" if order is None else sentence_of(reading, order)
-    return Origin(
-        leaf.argument, exact[:_MAX_SHOWN], reading.block, reading.source, start, end, how, sentence, sink, known
-    )
 
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -50,9 +50,6 @@ from lockgate.core.vocabulary import Finding
 OUTSIDE, UNREADABLE, UNREAD = "scope:outside", "scope:unreadable", "scope:unread"
 MAX_FINDINGS = 20
 _MAX_EXCERPT, _MAX_TARGETS = 120, 64
-_WRITERS = frozenset("note notes draft memo report journal".split())
-_LISTED_ARGUMENTS = frozenset("name names args argv arguments params parameters".split())
-_SHELL_ARGUMENTS = frozenset("command commands cmd shell args argv program".split())
 # Effects on another machine, which they name.
 _ELSEWHERE = frozenset("requests sends-data clones pushes changes-remote uses-package-source runs-download".split())
 _UNKNOWN = frozenset({"runs-program", "unknown-act"})
@@ -66,6 +63,8 @@ _RELATIVE = re.compile(rf"(?<![^\s\"'=(,<>\[|;&`])(?://|\\\\)([^{NO_HOST}]+)")
 _AFTER_AT = re.compile(rf"(?<=[^\"'(\[{{/])@(\[[^\s\]]*\]?|[^{NO_HOST}@:]+)")
 _DEVICE = re.compile(rf"/dev/(?:tcp|udp)/([^{NO_HOST}]+)(?:/([0-9]{{1,5}}))?")
 _BARE_IPV6 = re.compile(r"(?i)(?<![\w:.])(?<![\w)\]]\[)((?:[0-9a-f]{0,4}:){2,7}[0-9a-f.:]{0,15})(/\d{1,3})?(?![\w:])")
+# This machine, and the host that a request asks the server behind its address for, have names without a dot.
+_UNDOTTED = re.compile(rf"(?i)(?<![\w.@/-])(?:host:[ \t]*([^{NO_HOST}]+)|(localhost(?::\d{{1,5}})?)(?![\w.-]))")
 _NO_AUTHORITY = re.compile(r"[/#?.]|(?i:about|data|javascript|blob|mailto|tel|urn|file|cid):")
 _LOCAL_USE = re.compile(r"(?:[<>]|-[oO]|--output|\b(?:bash|sh|python3?|perl|source|chmod \S+|rm|cat))[ =]*$")
 _SAYS_HOST = re.compile(r"(?i)(?:\s--?h|\bhost(?:name|addr)?|\b(?:server|address))(?:\s?[=:]\s?|\s{1,4})['\"]?\Z")
@@ -109,14 +108,14 @@ def find_crossings(edge: Border, leaves: Sequence[Leaf], *, tool: str = "") -> l
 
     A tool that only writes may mention any address in what it writes: mentioning is not going there.
     """
-    only_writes = bool(tool) and (canonical_tool(tool) == "write" or not _WRITERS.isdisjoint(tool_words(tool)))
-    is_shell = bool(tool) and canonical_tool(tool) == "bash"
+    name = canonical_tool(tool) if tool else ""
+    only_writes = name == "write" or not WORDS["writing tools"].isdisjoint(tool_words(tool) if tool else ())
     findings: dict[tuple[str, str, str], Finding] = {}
     left = MAX_TEXT
     for leaf in leaves if edge else ():
         if only_writes and not WORDS["content arguments"].isdisjoint(_name_words(leaf.argument)):
             continue
-        for written, finding in _crossings_in_leaf(edge, leaf._replace(text=leaf.text[:left]), is_shell=is_shell):
+        for written, finding in _crossings_in_leaf(edge, leaf._replace(text=leaf.text[:left]), is_shell=name == "bash"):
             findings.setdefault((leaf.argument, written, finding.rule), finding)
             if len(findings) >= MAX_FINDINGS:
                 return list(findings.values())
@@ -154,7 +153,8 @@ def _readings_of_text(argument: str, text: str) -> Iterator[tuple[str, str]]:
     if (decoded := decode_percent(plain)) != plain:
         yield "percent", decoded
     # A shell drops quotes and backslashes inside a word: `ev''il.com`.
-    if re.search(r"[\\'\"^]", plain) and (sink_from_argument(argument) in ("command", "") or _connects(plain)):
+    may_be_run = sink_from_argument(argument) in ("command", "") or _NETWORK_PROGRAM.search(plain)
+    if may_be_run and re.search(r"[\\'\"^]", plain):
         yield "unquoted", _QUOTES.sub(_drop_inner_quotes, re.sub(r"[\\^]", "", plain))
     # Parsers of URLs drop tabs and line ends wherever they stand; a list of whole URLs is no such case.
     if re.search(r"[\t\r\n]", plain) and " " not in plain.strip():
@@ -168,11 +168,6 @@ def _drop_inner_quotes(quotes: re.Match[str]) -> str:
     text, (start, end) = quotes.string, quotes.span()
     is_inside = start > 0 and end < len(text) and all(ch.isalnum() or ch in "._-" for ch in text[start - 1] + text[end])
     return "" if is_inside else quotes[0]
-
-
-def _connects(text: str) -> bool:
-    """Return whether a text names a program that connects."""
-    return _NETWORK_PROGRAM.search(text) is not None
 
 
 @lru_cache(maxsize=256)
@@ -193,9 +188,11 @@ class _ReadValue:
         self._taken = bytearray(len(text))
         self._named = not words.isdisjoint(WORDS["host arguments"])
         self._may_be_host = self._named or not words.isdisjoint(WORDS["maybe host arguments"])
+        self._is_header = not words.isdisjoint(WORDS["header arguments"])
         self._single = not re.search(r"\s", text.strip())
-        self._fetches = _connects(text)
-        is_shell = is_command and (sink_from_argument(argument) != "command" or not words.isdisjoint(_SHELL_ARGUMENTS))
+        self._fetches = _NETWORK_PROGRAM.search(text) is not None
+        is_code = sink_from_argument(argument) == "command" and words.isdisjoint(WORDS["shell arguments"])
+        is_shell = is_command and not is_code
         self._effects = _effects_of_command(text) if is_shell or self._fetches else ()
         self._levels = bytearray([self._level_for(words, is_shell=is_shell)]) * len(text)
         if is_shell or self._fetches:
@@ -205,7 +202,7 @@ class _ReadValue:
         """Mark what is code of another language: quoted texts that no shell reads."""
         for match in _QUOTED.finditer(self._text):
             inner, before = match[1] or match[2] or "", self._text[max(0, match.start() - 80) : match.start()]
-            is_run = "$(" in inner or "`" in inner or _connects(inner) or _SHELL.search(before)
+            is_run = "$(" in inner or "`" in inner or _NETWORK_PROGRAM.search(inner) or _SHELL.search(before)
             if re.search(r"[\s(=\[]", inner) and not is_run:
                 self._levels[match.start() : match.end()] = bytes([HostLevel.CODE]) * len(match[0])
 
@@ -216,7 +213,7 @@ class _ReadValue:
             return _level_of_command(self._effects)
         is_code = self._is_command and re.search(r"[(=\[]", self._text)
         if self._single and words.isdisjoint(WORDS["other arguments"] | WORDS["content arguments"]) and not is_code:
-            is_listed = self._is_command or not words.isdisjoint(_LISTED_ARGUMENTS)
+            is_listed = self._is_command or not words.isdisjoint(WORDS["listed arguments"])
             return HostLevel.LISTED if is_listed else HostLevel.ANY
         return HostLevel.CODE if self._is_command else HostLevel.PROSE
 
@@ -305,6 +302,11 @@ class _ReadValue:
                 yield SeenAddress(machines, 0, "", match[0], match.start())
 
     def _names(self) -> Iterator[SeenAddress]:
+        for match in _UNDOTTED.finditer(self._text):
+            has_more = match[2] and (":" in match[2] or self._text.startswith("/", match.end()))
+            is_sure = self._fetches or (self._is_header if match[1] else self._single or has_more)
+            if is_sure and not self._taken[match.end() - 1]:
+                yield self._address(match, match[1] or match[2], mark="/")
         for match in DOTTED_NAME.finditer(self._text):
             if not self._taken[match.start()] and self._is_host(match):
                 # In a list of hosts the comma ends one.
