@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
@@ -70,18 +69,13 @@ class Candidate(NamedTuple):
         return self.needle in (folded.replace(b" ", b"") if self.is_grouped_number else folded)
 
 
-@lru_cache(maxsize=4096)
-def _is_place_on_page(argument: str) -> bool:
-    return "".join(argument_words(argument)[-1:]) in _PLACES_ON_PAGE
-
-
 def find_candidates(leaf: Leaf, untrusted_words: Collection[bytes]) -> list[Candidate]:
     """Return what to look for of a value, the whole of it first.
 
     A piece with a word that no untrusted text contains came from none of them, which rules most pieces out.
     """
     # A page has to name its own parts: where on it something is done tells nothing.
-    if _is_place_on_page(leaf.argument):
+    if not _PLACES_ON_PAGE.isdisjoint(argument_words(leaf.argument)[-1:]):
         return []
     candidates: dict[bytes, Candidate] = {}
     for piece in dict.fromkeys(_pieces_of(leaf)):

@@ -313,11 +313,8 @@ class Goal:
 def values_of_slot(slot: str, text: str) -> Iterator[str]:
     """Yield the values that a text has for a slot, each written in one way."""
     for match in SLOTS[slot].finditer(text):
-        value = (
-            re.sub(r"[\s()/$\u20ac\u00a3'-]|[a-z]{3,}$", "", match[0].lower())
-            if slot != "mailbox"
-            else match[0].lower()
-        )
+        value = match[0].lower()
+        value = value if slot == "mailbox" else re.sub(r"[\s()/$\u20ac\u00a3'-]|[a-z]{3,}$", "", value)
         if slot == "amount":
             whole, _, cents = re.sub(r"[.,](?=\d\d?$)", "#", re.sub(r"[a-z]+", "", value)).partition("#")
             value = f"{whole.translate(_NO_MARKS)}.{cents:0<2}"
