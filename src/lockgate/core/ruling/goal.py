@@ -49,6 +49,7 @@ _HANDS_OVER = compile_rows(*(pattern for _, pattern in read_table(*HANDS_OVER)))
 _PATTERNS = {name: compile_rows(pattern) for name, pattern in read_table(*TABLE, "patterns", ("name", "pattern"))}
 _SENTENCE_END = re.compile(r"[.!?;\u061f]{1,8}(?=\s|$)|[\n\u3002\uff01\uff1f]")
 _WORD = re.compile(r"[^\W_]+")
+_WRITTEN_OUT = str.maketrans({"\u2019": "'", "$": " dollar ", "\u20ac": " euro ", "\u00a3": " pound "})
 
 
 def wishes_in(text: str) -> str:
@@ -56,21 +57,18 @@ def wishes_in(text: str) -> str:
 
     Nothing, where all that the text does is to ask questions.
     """
-    lower = text[:_MAX_GOAL].lower().replace("\u2019", "'")
+    lower = text[:_MAX_GOAL].lower().translate(_WRITTEN_OUT)
     ends = [match.end() for match in _SENTENCE_END.finditer(lower)] + [len(lower)]
     sentences = [part for start, end in zip([0, *ends], ends, strict=False) if (part := lower[start:end].strip())]
     if all(_PATTERNS["question"].match(sentence) for sentence in sentences):
         return ""
-    lines = (
-        _WORD.findall(_PATTERNS["whether"].sub(" ", _PATTERNS["forbidden"].sub(" ", sentence)))
-        for sentence in sentences
-    )
-    return "".join(f" {' '.join(words)} \n" for words in lines if words)
+    wished = (_PATTERNS["whether"].sub(" ", _PATTERNS["forbidden"].sub(" ", sentence)) for sentence in sentences)
+    return "".join(f" {' '.join(words)} \n" for words in map(_WORD.findall, wished) if words)
 
 
 def forbidden_after(text: str, before: frozenset[str] = frozenset()) -> frozenset[str]:
     """Return the kinds of effects that the user forbids altogether, once this text is said after others."""
-    lower = text[:_MAX_GOAL].lower().replace("\u2019", "'")
+    lower = text[:_MAX_GOAL].lower().translate(_WRITTEN_OUT)
     altogether = _PATTERNS["forbidden altogether"]
     bans = (match["acts"] for match in altogether.finditer(lower) if not match["told"])
     acts = {act for ban in bans for act in _WORD.findall(ban)}
