@@ -27,7 +27,6 @@ the judges and gives their answers back.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -51,6 +50,7 @@ from lockgate.core.ruling.provenance import MAX_ORIGINS
 from lockgate.core.ruling.scope.border import border_from_scope
 from lockgate.core.ruling.scope.crossings import find_crossings
 from lockgate.core.ruling.self_protection import find_tampering, findings_from_effects, is_unrelated
+from lockgate.core.ruling.targets import PATTERNS as _P
 from lockgate.core.ruling.targets import find_host_words, is_local_host
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import read_tool_name, tool_risk
@@ -75,7 +75,6 @@ HARD_RULES = (
 _DOOR_RULES = {FORBIDDEN, *(EFFECT + name for name, kind in KINDS.items() if kind.severity is Severity.OPENS_A_DOOR)}
 # What a call writes into records and files of the user's own goes to no other party.
 _STAYS_HERE = frozenset({"changes-record", "deletes-record", "edits-project", "looks", "weakens-setting"})
-_QUERY = re.compile(r"://[^\s\"'<>?]{1,255}\?([^\s\"'<>]{1,2000})")
 _ARGUMENTS_CUT = Finding("cap:arguments", "arguments", 0, 0)
 _DROPS_TABLES = "execution:drop-tables"
 
@@ -188,7 +187,7 @@ class _Review:
         if not self.reaching or not is_request or any(effect.kind == "runs-project-task" for effect in self.effects):
             return False
         # A query that no text wrote was put together by the agent, and can take something along.
-        return all(self.context.index.has_words(query) for query in _QUERY.findall(self.text))
+        return all(self.context.index.has_words(query) for query in _P["query"].findall(self.text))
 
     @property
     def is_command_or_file(self) -> bool:
