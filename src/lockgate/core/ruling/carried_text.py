@@ -29,6 +29,7 @@ from lockgate.core.ruling.effects.activity import WRITES, Change
 from lockgate.core.ruling.effects.programs.loaded_files import LOADS, acts_when_run
 from lockgate.core.ruling.effects.project import is_shared_host, normalize_path
 from lockgate.core.ruling.index import IndexedReading, Places
+from lockgate.core.ruling.provenance import GROUPS
 from lockgate.core.ruling.targets import PATTERNS as _P
 from lockgate.core.ruling.targets import is_local_host
 from lockgate.core.ruling.work_budget import WorkBudget
@@ -36,12 +37,6 @@ from lockgate.core.text.imperatives import prepare, split_words
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Effect, Severity
 
-# Effects that leave a text where an agent may read it again.
-_KEEPING_KINDS = WRITES | frozenset(
-    "adds-dependency changes-own-note changes-record commits computes embeds-address embeds-remote-code "
-    "instructs-agent publishes publishes-link runs-program schedules-job sends-data sends-message shares "
-    "shows-remote-content unknown-act unreadable weakens-setting".split()
-)
 # So many words in a row are a passage. It is remembered in shingles of six words, each from a long word on, which is
 # kept with it: a later text is hashed only at words that are kept, and most texts have none of them.
 _RUN, _SHINGLE, _LONG_WORD = 7, 6, 7
@@ -293,7 +288,7 @@ def find_derived(
     host = "".join(_targets_of(effects, {"requests"})[:1])
     source = copied_from or printable(f"web:{host}" if host else "download", 200)
     marks = [mark_file(_full_path(path, folder), source) for path in dict.fromkeys(saved)]
-    if all(effect.kind not in _KEEPING_KINDS for effect in effects):
+    if all(effect.kind not in WRITES | GROUPS["keeping"] for effect in effects):
         return marks
     # Who gets a message is not what was written in it: such an address would make every calendar suspicious.
     targets = {effect.target.lower().encode("utf-8", "ignore") for effect in effects}

@@ -125,7 +125,7 @@ class EffectCheck:
             verdicts = self._decide(effect, named_by, is_dictated=dictated is not None, has_slot=bool(slot))
             asks |= {width for width, verdict in verdicts.items() if verdict == "ask"}
             if verdicts[Width.NARROW] == "finding":
-                findings.append(_finding_from_effect(effect, is_forbidden=self._goal.forbids(effect.kind)))
+                findings.append(_finding_from_effect(effect, is_forbidden=effect.kind in self._goal.forbidden_kinds))
                 self._targets += origins
             has_unasked = has_unasked or named_by != "letter"
         if dictated is not None and has_unasked and reaching:
@@ -176,7 +176,7 @@ class EffectCheck:
         """Return what the first row says that fits, by width."""
         kinds = {
             "*": True,
-            "forbidden": self._goal.forbids(effect.kind),
+            "forbidden": effect.kind in self._goal.forbidden_kinds,
             "dictated": is_dictated,
             "slot": has_slot,
             "spends": effect.kind in SPENDS,

@@ -239,11 +239,9 @@ def _is_kind(kind: str, name: str) -> bool:
 
 
 def _targets_for_kind(to: str, effects: Sequence[Effect]) -> list[str]:
-    return [
-        effect.target
-        for effect in effects
-        if (effect.severity >= Severity.REACHES_OUT if to == OUT else _is_kind(effect.kind, to))
-    ]
+    if to == OUT:
+        return [effect.target for effect in effects if effect.severity >= Severity.REACHES_OUT]
+    return [effect.target for effect in effects if _is_kind(effect.kind, to)]
 
 
 def _is_allowed(target: str, outside: Sequence[str]) -> bool:

@@ -161,6 +161,7 @@ class Goal:
     def __init__(self) -> None:
         self.folded = self.asked_folded = b" "
         self.asked_text = self.wishes = ""
+        # What the user forbids altogether.
         self.forbidden_kinds: frozenset[str] = frozenset()
         self.written = b""
         # The same without what is only vetted: that never asks for what opens a door.
@@ -204,10 +205,6 @@ class Goal:
     def asks_for_kind(self, kind: str) -> bool:
         """Return whether the user asks for this kind of effect, by the words of its row."""
         return is_asked_by(kind, self.wishes)
-
-    def forbids(self, kind: str) -> bool:
-        """Return whether the user forbids this kind altogether."""
-        return kind in self.forbidden_kinds
 
     def differs(self, slot: str, text: str) -> str:
         """Return a value that the user's words have for a slot, where a text has none of them but another one."""

@@ -153,12 +153,6 @@ class _Review:
         return max(0, len(self.context.blocks) - self.policy.recent_blocks) if self.policy.recent_blocks else 0
 
     @property
-    def is_listed_as_risky(self) -> bool:
-        """Whether the policy names this tool as a high-risk one, whatever it seems to do."""
-        tools = self.policy.high_risk_tools
-        return bool(tools) and tool_risk(self.call.tool, additional=tools) is not tool_risk(self.call.tool)
-
-    @property
     def reaching(self) -> list[Effect]:
         """The effects that reach out of the project."""
         return [effect for effect in self.effects if effect.severity >= Severity.REACHES_OUT]
@@ -188,11 +182,6 @@ class _Review:
             return False
         # A query that no text wrote was put together by the agent, and can take something along.
         return all(self.context.index.has_words(query) for query in _P["query"].findall(self.text))
-
-    @property
-    def is_command_or_file(self) -> bool:
-        """Whether what the call would do was read from a command or a path."""
-        return any(sink_from_argument(effect.argument) in ("command", "path") for effect in self.effects)
 
     def read_effects(self) -> tuple[Effect, ...]:
         if not self.read:
@@ -332,8 +321,10 @@ def _check_context(review: _Review) -> Decision | None:
 def _check_effects(review: _Review) -> Decision | None:
     """2. CONTINUE for a call that only looks; with `strict_patterns` its tool has to be a low-risk one as well."""
     review.effects = review.read_effects()
-    if review.is_listed_as_risky:
-        review.effects = (effect("unknown-act", review.call.tool), *review.effects)
+    tool, listed = review.call.tool, review.policy.high_risk_tools
+    if listed and tool_risk(tool, additional=listed) is not tool_risk(tool):
+        # The policy names it as a high-risk one, whatever it seems to do.
+        review.effects = (effect("unknown-act", tool), *review.effects)
     only_looks = review.severity is Severity.LOOKS and not review.call.findings and not review.is_to_the_letter
     review.risk = Risk.LOW if only_looks else Risk.HIGH
     if review.may_pass_early and review.risk is Risk.LOW:
@@ -389,6 +380,8 @@ def _check_origins(review: _Review, decoded: Sequence[Leaf] = ()) -> Checked:
     """5. Return the effects that the user did not ask for, and the values that an order in untrusted text names."""
     if not review.reaching and not review.is_paranoid and review.width is Width.NARROW:
         return Checked()
+    # Where what the call would do was read from a command or a path, its other values add nothing.
+    only_effects = any(sink_from_argument(effect.argument) in ("command", "path") for effect in review.effects)
     check = EffectCheck(
         review.context,
         review.call.tool,
@@ -397,7 +390,7 @@ def _check_origins(review: _Review, decoded: Sequence[Leaf] = ()) -> Checked:
         [*review.leaves, *decoded],
         review.policy.is_own,
         only_requests=review.only_requests,
-        only_effects=review.is_command_or_file,
+        only_effects=only_effects,
     )
     return check.find(review.effects, review.width)
 

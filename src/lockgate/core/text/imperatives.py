@@ -131,9 +131,12 @@ def prepare(data: bytes) -> bytes:
             if mark[0] in lower and lower.find(mark) >= 0:
                 for code, spaces in codes:
                     lower = lower.replace(code, spaces)
-    if b"dot" in lower or b"at)" in lower or b"at]" in lower:
-        lower = _SPELLED.sub(lambda match: b" " * len(match[0]), lower)
-    return lower
+    return _blank_spelled_signs(lower)
+
+
+def _blank_spelled_signs(lower: bytes) -> bytes:
+    may_be_spelled = b"dot" in lower or b"at)" in lower or b"at]" in lower
+    return _SPELLED.sub(lambda match: b" " * len(match[0]), lower) if may_be_spelled else lower
 
 
 def split_words(prepared: bytes) -> list[bytes]:
