@@ -120,7 +120,8 @@ disables-check: ignore the certificate of the test host / merge it as admin / �
 changes-login: Ana can't log in / 无法登录
 deletes-data: terminate the idle instances / remove the preview environment / get rid of the old bucket / borra la tabla
 deletes-branch: supprime les branches fusionnées / 删除分支
-pays: settle their bill / Send $50 to Bob / give him 20 euros / I owe Baz for lunch / zahl bitte die Gebühr / paie la facture / paga la factura / 付款
+pays: Send $50 to Bob / give him 20 euros
+pays: settle their bill / I owe Baz for lunch / zahl bitte die Gebühr / paie la facture / paga la factura / 付款
 sends-message: translate it and mail them / e-mail it to all / Email these. / text her that I am late / post it
 approves-payment: approve the expenses of May / process the refund requests / Genehmige die Spesen / 批准报销
 approves-payment: pay the bills of Alder / release the payment to Alder / sign off Ana's expenses / approve INV-12

@@ -37,7 +37,7 @@ _CLEARS = {
     for judge, other, grave in read_table(__package__, "decide.tbl", "clears", ("judge", "other calls", "grave calls"))
 }
 _SEVERITIES = {Severity.WORKS_HERE: "here", Severity.REACHES_OUT: "out", Severity.OPENS_A_DOOR: "door"}
-_MAX_ALIKE, _MOST_AIMS, _MAX_SHOWN, _SHORTEST_DICTATED = 44, 8, 120, 8
+_MAX_ALIKE, _MOST_AIMS, _MAX_SHOWN = 44, 8, 120
 
 
 class Width(StrEnum):

@@ -46,7 +46,7 @@ from lockgate.core.ruling.effects.tool_arguments import names_file
 from lockgate.core.ruling.explanations import CARRIED, EFFECT, FORBIDDEN
 from lockgate.core.ruling.goal import may_be_delegated
 from lockgate.core.ruling.policy import Policy
-from lockgate.core.ruling.provenance import MAX_ORIGINS
+from lockgate.core.ruling.provenance import GROUPS, MAX_ORIGINS
 from lockgate.core.ruling.scope.border import border_from_scope
 from lockgate.core.ruling.scope.crossings import find_crossings
 from lockgate.core.ruling.self_protection import find_tampering, findings_from_effects, is_unrelated
@@ -73,8 +73,6 @@ HARD_RULES = (
 )
 # A finding that no quick judge may clear: the gravest kinds, and whatever the goal forbids.
 _DOOR_RULES = {FORBIDDEN, *(EFFECT + name for name, kind in KINDS.items() if kind.severity is Severity.OPENS_A_DOOR)}
-# What a call writes into records and files of the user's own goes to no other party.
-_STAYS_HERE = frozenset({"changes-record", "deletes-record", "edits-project", "looks", "weakens-setting"})
 _ARGUMENTS_CUT = Finding("cap:arguments", "arguments", 0, 0)
 _DROPS_TABLES = "execution:drop-tables"
 
@@ -205,7 +203,7 @@ class _Review:
                 # The patterns' own letter: they count in the arguments as they are written, names included.
                 leaves, is_cut = flatten_arguments(self.call.arguments, with_names=True)
                 text, self.is_cut = join_leaves(leaves), self.is_cut or is_cut
-            stays_here = bool(self.effects) and all(effect.kind in _STAYS_HERE for effect in self.effects)
+            stays_here = bool(self.effects) and all(effect.kind in GROUPS["stays here"] for effect in self.effects)
             goal = self.context.goal
             self.scan = scan_arguments(leaves, text, self.scanner, self.policy, goal, stays_here=stays_here)
         return self.scan
@@ -255,7 +253,7 @@ def _requests_of_tasks(effects: Sequence[Effect], leaves: Sequence[Leaf], projec
     for task in effects:
         text = texts.get(task.argument, "") if task.kind == "runs-project-task" else ""
         for host in find_host_words(text[task.start : task.end]):
-            if not is_local_host(host) and not project.has_host(host):
+            if not (is_local_host(host) or project.has_host(host) or task.target.endswith(host)):
                 yield effect("requests", host, argument=task.argument, span=(task.start, task.end))
 
 
