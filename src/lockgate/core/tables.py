@@ -88,16 +88,22 @@ def _cells(line: str) -> tuple[str, ...]:
     return tuple(cell.strip().replace("\\|", "|") for cell in f" {line} ".split(" | "))
 
 
-def read_patterns(package: str, name: str) -> dict[str, re.Pattern[str]]:
+def read_patterns(package: str, name: str, section: str = "patterns") -> dict[str, re.Pattern[str]]:
     """Return the patterns of a table by their names; `{name}` in one stands for the rows of that name above it."""
     texts: dict[str, str] = {}
     flags: dict[str, str] = {}
-    for title, flag, pattern in read_table(package, name, "patterns", ("name", "flags", "pattern")):
+    for title, flag, pattern in read_table(package, name, section, ("name", "flags", "pattern")):
         for earlier, text in texts.items():
             pattern = pattern.replace(f"{{{earlier}}}", f"(?:{text})")
         texts[title] = f"{texts[title]}|{pattern}" if title in texts else pattern
         flags.setdefault(title, f"(?{flag})".replace("(?-)", ""))
     return {title: re.compile(flags[title] + text) for title, text in texts.items()}
+
+
+def read_byte_patterns(package: str, name: str) -> dict[str, re.Pattern[bytes]]:
+    """Return the patterns of a table that are matched against bytes."""
+    patterns = read_patterns(package, name, "byte patterns")
+    return {title: re.compile(pattern.pattern.encode()) for title, pattern in patterns.items()}
 
 
 def read_words(package: str, name: str) -> tuple[str, ...]:

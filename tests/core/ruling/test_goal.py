@@ -120,6 +120,7 @@ disables-check: ignore the certificate of the test host / merge it as admin / �
 changes-login: Ana can't log in / 无法登录
 deletes-data: terminate the idle instances / remove the preview environment / get rid of the old bucket / borra la tabla
 deletes-branch: supprime les branches fusionnées / 删除分支
+pays: Send $50 to Bob / give him 20 euros
 pays: settle their bill / I owe Baz for lunch / zahl bitte die Gebühr / paie la facture / paga la factura / 付款
 sends-message: translate it and mail them / e-mail it to all / Email these. / text her that I am late / post it
 approves-payment: approve the expenses of May / process the refund requests / Genehmige die Spesen / 批准报销
@@ -190,13 +191,18 @@ deletes-data: terminate the loop / fix the teardown of the test
 rewrites-history: sign off the mail with my name / reword the second paragraph
 rewrites-history: fix the tests and push again / muestra el historial de compras
 deletes-branch: list the stale branches / remove the tags from the HTML / delete the tag cloud
-runs-as-root: restart the kernel of the notebook / create a superuser
+runs-as-root: restart the kernel of the notebook / create a superuser / find the root cause / list the root folder
+reads-secret: fix the tokenizer / write our secretary / tokenize the text
+rewrites-history: show the order history / use brute force
+changes-login: reset the counter / recover the deleted row
+writes-outside: fix the home page / home in on the bug
 approves-payment: tell me which expenses I should approve / list the approved invoices / sum up the open refunds
 approves-payment: check the invoices against the orders / send Ana the bill / say whether we should approve these
 disables-check: acknowledge the alerts / say which alerts are noisy / tell me which monitors I should mute
 approves-change: resolve the merge conflicts / sum up the merge requests / list the merged PRs / review PR 12
 approves-change: list the approved PRs / tell me which PRs I should approve / build a landing page
 approves-change: say if we should merge it / say whether this can be merged / track my shipment
+pays: Give 3 examples of it / send 2 reminders to the team
 pays: 購入履歴を表にして / owing to the rain the trip moved
 pays: sum up the fee structure / subscribe me to the newsletter / haz la lista de la compra / charge the battery
 """

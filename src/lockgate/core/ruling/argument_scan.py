@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Callable
 from itertools import accumulate
@@ -11,6 +10,7 @@ from typing import NamedTuple
 from lockgate.core.ruling.arguments import Leaf, argument_words
 from lockgate.core.ruling.goal import Goal
 from lockgate.core.ruling.policy import Policy
+from lockgate.core.ruling.targets import BYTE_PATTERNS as _B
 from lockgate.core.text.rules import Rule, Scope
 from lockgate.core.text.scanner import RuleHit, ScannedPart, Scanner
 from lockgate.core.vocabulary import Finding
@@ -18,15 +18,6 @@ from lockgate.core.vocabulary import Finding
 _SEPARATOR = "\n\n"
 _MAX_EXCERPT = 120
 _CREDENTIAL_ARGUMENTS = frozenset("otp pin passcode password secret token passphrase".split())
-# `secretary` and `tokenizer` are other words, and a word with a value behind it is more than a mention of it.
-_OTHER_WORD = re.compile(rb"ar(?:y|ies|ial|iat)|i(?:[sz]|on|ve)|ly|less")
-_HAS_VALUE = re.compile(
-    rb"""[\w-]{0,40}(?:["'`\])]{0,2}\s{0,4}(?:[:=]|(?:is|was|ist|est|es|are)\s)|\s{1,4}[^\s\w]?\w*\d)"""
-)
-# `GITHUB_TOKEN: ${{ secrets.GITHUB_TOKEN }}` in a workflow holds no secret. The rule sees what uses such a name.
-_REFERENCE = re.compile(
-    rb"(?im)[ -]{0,40}[\w-]{0,40}(?:token|secret|password)[\w-]{0,40}: \$\{\{ ?secrets\.\w{1,60} ?\}\} *$"
-)
 
 
 class ArgumentScan(NamedTuple):
@@ -104,9 +95,10 @@ class _Expected(NamedTuple):
         if rule.id != "seed:credential-word":
             return False
         data, end = self.part.data, start + len(excerpt.encode("utf-8", "ignore"))
-        reference = _REFERENCE.match(data, data.rfind(b"\n", max(0, start - 160), start) + 1)
+        reference = _B["reference"].match(data, data.rfind(b"\n", max(0, start - 160), start) + 1)
         is_reference = reference is not None and end <= reference.end()
-        if is_reference or _OTHER_WORD.match(data, end) or (self.stays_here and not _HAS_VALUE.match(data, end)):
+        is_mention = self.stays_here and not _B["has value"].match(data, end)
+        if is_reference or is_mention or _B["other word"].match(data, end):
             return True
         argument, _ = self.place(len(data[:start].decode("utf-8", "ignore")))
         is_named_for_it = excerpt.lower().replace("-", "_") in argument.lower().replace("-", "_")

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from lockgate.core.errors import InvalidCall, quoted
 from lockgate.core.ruling.tool_risk import tool_words
+from lockgate.core.tables import read_table
 
 MAX_DEPTH = 64
 MAX_LEAVES = 10_000
@@ -96,18 +97,8 @@ def _number_text(value: int | float) -> str:
         return f"{hash(value)}"
 
 
-_SINKS = {
-    word: sink
-    for sink, names in {
-        "recipient": "to recipient recipients cc bcc email emails mail participant participants attendee attendees "
-        "invitee invitees member members contact contacts phone channel guest guests payee",
-        "url": "url urls uri link links href endpoint webhook host hostname domain domains website site page remote",
-        "path": "path paths file files filename filepath dir directory folder dest destination source src target",
-        "command": "command commands cmd script code query sql expression shell program statement args argv",
-        "account": "account accounts iban wallet address beneficiary card bank",
-    }.items()
-    for word in names.split()
-}
+_ROWS = read_table(__package__, "values.tbl", "sinks", ("sink", "words"))
+_SINKS = {word: sink for sink, words in _ROWS for word in words.split()}
 
 
 @lru_cache(maxsize=4096)

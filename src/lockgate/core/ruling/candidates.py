@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
 from lockgate.core.ruling.arguments import Leaf, argument_words, sink_from_argument
+from lockgate.core.ruling.targets import BYTE_PATTERNS as _B
+from lockgate.core.ruling.targets import PATTERNS as _P
 from lockgate.core.ruling.targets import domain_of, host_from_value, is_shared
 from lockgate.core.tables import read_sections
 from lockgate.core.text.imperatives import WORD_BYTES, prepare
@@ -20,21 +21,8 @@ from lockgate.core.text.imperatives import WORD_BYTES, prepare
 # A text longer than any address, name or command: nothing repeats it as a whole.
 MAX_VALUE = 400
 STOP_WORDS = frozenset(" ".join(read_sections(__package__, "common_values.txt")["stop words"]).encode().split())
-_NUMBER = re.compile(rb"[\d.,:/ $%+-]*\Z")
-_DATE = re.compile(rb"\d{4}-\d\d(?:-\d\d)?(?:[ t]\d\d:\d\d(?::\d\d)?)?z?\Z|\d\d?:\d\d\Z|\d{1,4}[a-z]{1,2}\Z")
-_ADDRESS = re.compile(rb"[^\s@]{1,64}@[^\s@.]{1,63}\.|[a-z][a-z0-9+.-]{1,12}://|www\.")
 _MAX_GROUPED = 48
-_GROUPED = re.compile(rb"(?:[0-9][ .-]?){8}")
-_HAS_DIGIT = re.compile(rb"[0-9]")
-# Letters of Latin, Greek, Cyrillic, Hebrew and Arabic script.
-_SPACED_WORD = re.compile(r"[a-z\u00df-\u06ff]+")
 HOST = re.compile(rb"(?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,24}")
-# A URL without its query, an address that people write without its scheme, or a mailbox.
-_ADDRESS_IN_TEXT = re.compile(
-    r"(?i)(?:\b[a-z][a-z0-9+.-]{1,12}://|\bwww\.)[^\s\"'<>?#()\[\]{}|,;]{3,400}"
-    r"|(?<![\w@.-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}"
-    r"|(?<![\w.@/-])(?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,24}/[\w~%-][^\s\"'<>?#()\[\]{}|,;]{0,400}"
-)
 _MAX_ADDRESSES = 64
 _PLACES_ON_PAGE = frozenset({"selector", "xpath", "locator", "ref"})
 
@@ -63,16 +51,11 @@ class Candidate(NamedTuple):
     @property
     def is_address(self) -> bool:
         """Whether it is a mailbox or an address with its scheme."""
-        return bool(_ADDRESS.match(self.piece))
+        return bool(_B["address start"].match(self.piece))
 
     def is_in(self, folded: bytes) -> bool:
         """Return whether a folded text holds the piece."""
         return self.needle in (folded.replace(b" ", b"") if self.is_grouped_number else folded)
-
-
-@lru_cache(maxsize=4096)
-def _is_place_on_page(argument: str) -> bool:
-    return "".join(argument_words(argument)[-1:]) in _PLACES_ON_PAGE
 
 
 def find_candidates(leaf: Leaf, untrusted_words: Collection[bytes]) -> list[Candidate]:
@@ -81,7 +64,7 @@ def find_candidates(leaf: Leaf, untrusted_words: Collection[bytes]) -> list[Cand
     A piece with a word that no untrusted text contains came from none of them, which rules most pieces out.
     """
     # A page has to name its own parts: where on it something is done tells nothing.
-    if _is_place_on_page(leaf.argument):
+    if not _PLACES_ON_PAGE.isdisjoint(argument_words(leaf.argument)[-1:]):
         return []
     candidates: dict[bytes, Candidate] = {}
     for piece in dict.fromkeys(_pieces_of(leaf)):
@@ -90,7 +73,7 @@ def find_candidates(leaf: Leaf, untrusted_words: Collection[bytes]) -> list[Cand
         # In a script without spaces a value is a part of what looks like a word.
         if not unseen or not any(word.isascii() for word in unseen):
             candidate = _candidate_from_piece(leaf, piece, words)
-        elif len(piece) < _MAX_GROUPED and _GROUPED.search(piece):
+        elif len(piece) < _MAX_GROUPED and _B["grouped"].search(piece):
             # A long number, which untrusted text may write with other gaps.
             compact = b"".join(words)
             candidate = Candidate(leaf, piece, words, compact, compact, is_grouped_number=True)
@@ -111,7 +94,7 @@ def _pieces_of(leaf: Leaf) -> Iterator[bytes]:
         yield re.sub(rb"\+[^@\s]{1,64}@", b"@", whole)
     # Most prose has none of these, and the pattern tries every letter of it.
     may_have_address = "/" in leaf.text or "@" in leaf.text or "www." in leaf.text.lower()
-    for match in islice(_ADDRESS_IN_TEXT.finditer(leaf.text if may_have_address else ""), _MAX_ADDRESSES):
+    for match in islice(_P["address in text"].finditer(leaf.text if may_have_address else ""), _MAX_ADDRESSES):
         yield prepare(match[0].rstrip(".:!?").encode("utf-8", "ignore"))
     # All colleagues share the domain of a mailbox.
     host = "" if "@" in leaf.text or len(leaf.text) > MAX_VALUE else host_from_value(leaf.text)
@@ -124,10 +107,11 @@ def _candidate_from_piece(leaf: Leaf, piece: bytes, words: list[bytes]) -> Candi
     if not words:
         return None
     needle = b" %b " % b" ".join(words)
-    with_digit = [word for word in words if not word.isalpha() and _HAS_DIGIT.search(word)]
+    with_digit = [word for word in words if not word.isalpha() and _B["has digit"].search(word)]
     # The blanks are one more than the words.
-    is_number = bool(with_digit) and len(needle) < 12 and len(needle) - len(words) < 7 and bool(_NUMBER.match(piece))
-    is_plain = (len(words) == 1 and _is_letters_only(piece, leaf.argument)) or _DATE.match(piece) is not None
+    is_short = len(needle) < 12 and len(needle) - len(words) < 7
+    is_number = bool(with_digit) and is_short and _B["number"].match(piece) is not None
+    is_plain = (len(words) == 1 and _is_letters_only(piece, leaf.argument)) or _B["date"].match(piece) is not None
     # A number counts at any length; a word needs some.
     if not is_number and (len(needle) < 5 or STOP_WORDS.issuperset(words)):
         return None
@@ -143,4 +127,5 @@ def _is_letters_only(piece: bytes, argument: str) -> bool:
     """
     if piece.isascii():
         return piece.isalpha()
-    return not sink_from_argument(argument) and _SPACED_WORD.fullmatch(piece.decode("utf-8", "replace")) is not None
+    is_spaced = _P["spaced word"].fullmatch(piece.decode("utf-8", "replace")) is not None
+    return is_spaced and not sink_from_argument(argument)

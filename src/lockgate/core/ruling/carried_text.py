@@ -12,7 +12,6 @@ A file can also be remembered whole, by a mark: one that a command downloaded, a
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -30,18 +29,14 @@ from lockgate.core.ruling.effects.activity import WRITES, Change
 from lockgate.core.ruling.effects.programs.loaded_files import LOADS, acts_when_run
 from lockgate.core.ruling.effects.project import is_shared_host, normalize_path
 from lockgate.core.ruling.index import IndexedReading, Places
+from lockgate.core.ruling.provenance import GROUPS
+from lockgate.core.ruling.targets import PATTERNS as _P
 from lockgate.core.ruling.targets import is_local_host
 from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.text.imperatives import prepare, split_words
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Effect, Severity
 
-# Effects that leave a text where an agent may read it again.
-_KEEPING_KINDS = WRITES | frozenset(
-    "adds-dependency changes-own-note changes-record commits computes embeds-address embeds-remote-code "
-    "instructs-agent publishes publishes-link runs-program schedules-job sends-data sends-message shares "
-    "shows-remote-content unknown-act unreadable weakens-setting".split()
-)
 # So many words in a row are a passage. It is remembered in shingles of six words, each from a long word on, which is
 # kept with it: a later text is hashed only at words that are kept, and most texts have none of them.
 _RUN, _SHINGLE, _LONG_WORD = 7, 6, 7
@@ -51,8 +46,6 @@ MAX_PRINTS_OF_ONE, _MAX_VALUES, _MAX_LOOKED_UP, _MAX_PLACES = 256, 256, 50_000, 
 _SHORTEST_VALUE, _SHORTEST_ACCOUNT = 6, 12
 # What each byte becomes when addresses and names are read: what stands in none of them is a space.
 _VALUE_BYTES = bytes(byte if byte > 127 or chr(byte).isalnum() or chr(byte) in "@./_+~-" else 32 for byte in range(256))
-_WORDS_OF_CALL = re.compile(r"[^\s'\"=;|&<>()]+")
-_SECRET_PARTS = re.compile(r"[?#].*|(?<=://)[^/@\s]*@", re.DOTALL)
 
 
 class FingerprintKind(IntEnum):
@@ -142,7 +135,7 @@ def mark_acting_files(context: Context, changes: Sequence[Change]) -> list[Deriv
         return []
     suspect = context.alarming_blocks()
     source = next((reading.source for reading in foreign if reading.block in suspect), foreign[-1].source)
-    shown = printable(_SECRET_PARTS.sub("", source), 200)
+    shown = printable(_P["secret parts"].sub("", source), 200)
     activity = context.activity.after((), changes)
     contents = {path: activity.find(path) for path in dict.fromkeys(change.path for change in changes)}
     return [
@@ -159,7 +152,7 @@ def find_carried_files(hits: Iterable[CarriedHit]) -> dict[str, CarriedHit]:
 
 def list_loaded(asked: str) -> list[str]:
     """Return the files that the programs in a command load without being told."""
-    names = (word.rpartition("/")[2] for word in _WORDS_OF_CALL.findall(asked)[:_MAX_PLACES])
+    names = (word.rpartition("/")[2] for word in _P["words of call"].findall(asked)[:_MAX_PLACES])
     return [file for name in names for file in LOADS.get(name, ((),))[0]]
 
 
@@ -175,7 +168,7 @@ def list_places(source: str, asked: str, folder: str = "") -> list[str]:
     `folder` is what relative paths start from.
     """
     speaker, _, place = source.partition(":")
-    names = (name.replace("\\", "/") for name in (place, *_WORDS_OF_CALL.findall(asked)[:_MAX_PLACES]))
+    names = (name.replace("\\", "/") for name in (place, *_P["words of call"].findall(asked)[:_MAX_PLACES]))
     return [*(_full_path(name, folder) for name in names if name), *([""] if speaker == "agent" else [])]
 
 
@@ -295,7 +288,7 @@ def find_derived(
     host = "".join(_targets_of(effects, {"requests"})[:1])
     source = copied_from or printable(f"web:{host}" if host else "download", 200)
     marks = [mark_file(_full_path(path, folder), source) for path in dict.fromkeys(saved)]
-    if all(effect.kind not in _KEEPING_KINDS for effect in effects):
+    if all(effect.kind not in WRITES | GROUPS["keeping"] for effect in effects):
         return marks
     # Who gets a message is not what was written in it: such an address would make every calendar suspicious.
     targets = {effect.target.lower().encode("utf-8", "ignore") for effect in effects}
@@ -359,7 +352,7 @@ class _DerivationSearch:
             # A part of the file that is read alone may have none of those that are kept.
             is_ordered = self._is_cut or any(item.kind in ORDERED_KINDS for item in prints)
             prints.insert(0, _file_print(path, is_ordered=is_ordered))
-        shown = printable(_SECRET_PARTS.sub("", source), 200)
+        shown = printable(_P["secret parts"].sub("", source), 200)
         origin = origin_of(source, self._context.produced_by.get(block, ""))
         return DerivedText(tuple(prints[:MAX_PRINTS_OF_ONE]), shown, origin, path)
 

@@ -5,7 +5,6 @@ Append-only. Each block is scanned once, when it arrives; a call then looks at r
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from hashlib import sha256
@@ -20,6 +19,7 @@ from lockgate.core.ruling.effects.own_paths import may_lead_to_own
 from lockgate.core.ruling.effects.project import NO_PROJECT, Place, learn_from_reading
 from lockgate.core.ruling.goal import VENDORED, Goal, delegated_names, is_delegated_to
 from lockgate.core.ruling.index import Index, IndexedReading, TextIndex
+from lockgate.core.ruling.targets import PATTERNS as _P
 from lockgate.core.ruling.tool_risk import canonical_tool
 from lockgate.core.text.imperatives import prepare, split_words
 from lockgate.core.text.rules import Scope
@@ -79,7 +79,6 @@ class PastCall(NamedTuple):
 # Tools that show what lies here; their results are the project's own where the call names no other place.
 _LOCAL_TOOLS = frozenset("bash edit glob grep ls multiedit notebookedit read todowrite write".split())
 _NOT_HERE = (Place.SCRATCH, Place.HOME, Place.OUTSIDE)
-_WORDS_OF_CALL = re.compile(r"[^\s'\"=;|&<>()]+")
 _MAX_READ = 64
 
 
@@ -182,7 +181,7 @@ class Context:
         parents = self.labels if block.source.partition(":")[0] == "agent" else block.tainted_by
         inherited = frozenset().union(*(self.labels.get(parent, ()) for parent in parents))
         # A file has its label however it was read: by a program, a search, or another tool.
-        read = [f"file:/{word.lstrip('/')}" for word in _WORDS_OF_CALL.findall(self.produced_by.get(block.id, ""))]
+        read = [f"file:/{word.lstrip('/')}" for word in _P["words of call"].findall(self.produced_by.get(block.id, ""))]
         sources = [block.source, *read[:_MAX_READ]]
         if labels := inherited.union(*(labels_of(source, self._label_rows) for source in sources)):
             self.labels[block.id] = labels
@@ -241,7 +240,7 @@ class Context:
             return origin == "agent"
         if "://" in asked or VENDORED.search(asked):
             return False
-        paths = (word for word in _WORDS_OF_CALL.findall(asked) if word.startswith(("/", "~", "..")))
+        paths = (word for word in _P["words of call"].findall(asked) if word.startswith(("/", "~", "..")))
         return all(self.project.locate(path) not in _NOT_HERE for path in paths)
 
     def find_delegated(self) -> frozenset[str]:

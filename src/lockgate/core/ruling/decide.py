@@ -10,7 +10,6 @@ dictates word for word. Wide needs a judge that has shown in an exam that it can
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple
@@ -25,6 +24,7 @@ from lockgate.core.ruling.goal import names_of, names_other_protection
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.provenance import GROUPS, STRENGTH, Lookup, Trace, is_form_field
 from lockgate.core.ruling.standing import Authority, JudgeStanding
+from lockgate.core.ruling.targets import PATTERNS as _P
 from lockgate.core.ruling.targets import find_alike
 from lockgate.core.ruling.tool_risk import tool_words
 from lockgate.core.tables import read_table
@@ -37,11 +37,7 @@ _CLEARS = {
     for judge, other, grave in read_table(__package__, "decide.tbl", "clears", ("judge", "other calls", "grave calls"))
 }
 _SEVERITIES = {Severity.WORKS_HERE: "here", Severity.REACHES_OUT: "out", Severity.OPENS_A_DOOR: "door"}
-# A host, a mailbox or a path is compared as it is written, not word by word. With six digits it may be an account; a
-# package has no such sign, and is told by its effect.
-_ADDRESSED, _IDENTITY = re.compile(r"[./@]"), re.compile(r"[./@~]|\d{6}")
-_MAILBOX = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}")
-_MAX_ALIKE, _MOST_AIMS, _MAX_SHOWN, _SHORTEST_DICTATED = 44, 8, 120, 8
+_MAX_ALIKE, _MOST_AIMS, _MAX_SHOWN = 44, 8, 120
 
 
 class Width(StrEnum):
@@ -129,7 +125,7 @@ class EffectCheck:
             verdicts = self._decide(effect, named_by, is_dictated=dictated is not None, has_slot=bool(slot))
             asks |= {width for width, verdict in verdicts.items() if verdict == "ask"}
             if verdicts[Width.NARROW] == "finding":
-                findings.append(_finding_from_effect(effect, is_forbidden=self._goal.forbids(effect.kind)))
+                findings.append(_finding_from_effect(effect, is_forbidden=effect.kind in self._goal.forbidden_kinds))
                 self._targets += origins
             has_unasked = has_unasked or named_by != "letter"
         if dictated is not None and has_unasked and reaching:
@@ -180,7 +176,7 @@ class EffectCheck:
         """Return what the first row says that fits, by width."""
         kinds = {
             "*": True,
-            "forbidden": self._goal.forbids(effect.kind),
+            "forbidden": effect.kind in self._goal.forbidden_kinds,
             "dictated": is_dictated,
             "slot": has_slot,
             "spends": effect.kind in SPENDS,
@@ -231,7 +227,7 @@ class EffectCheck:
     def _is_named_by_letter(self, effect: Effect) -> bool:
         """Return whether the user names an effect's target letter by letter; a plain word has other meanings."""
         target = effect.target
-        if not (_IDENTITY.search(target) or (target and effect.kind in GROUPS["package"])):
+        if not (_P["identity"].search(target) or (target and effect.kind in GROUPS["package"])):
             return False
         name = target.lower().encode("utf-8", "ignore")
         return self._goal.contains_address(name, self._lookup.budget, trusted_only=True)
@@ -248,7 +244,7 @@ class EffectCheck:
         """Return what an effect is aimed at: its target, whom a command lets in there, or the file to open."""
         aims: list[str] = []
         if effect.kind in GROUPS["person"] and "@" not in effect.target:
-            aims = _MAILBOX.findall(self._text_of_act(effect))
+            aims = _P["slot mailbox"].findall(self._text_of_act(effect))
         elif effect.target.lower() in ROLES["open to all"]:
             aims = [leaf.text for leaf in self._leaves if is_place(leaf)]
         return [effect.target, *aims[:_MOST_AIMS]]

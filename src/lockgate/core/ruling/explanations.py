@@ -54,6 +54,10 @@ def _sentence(
     reason: Reason, findings: Sequence[Finding], origins: Sequence[Origin], effects: Sequence[Effect], room: int
 ) -> str:
     """Return the sentence without its full stop; each value in it has at most `room` characters."""
+    last = f"This call was escalated: {reason.value}"
+    if reason is Reason.UNNAMED_TARGET and effects:
+        does = describe_effect(effects[0].kind, effects[0].target, room)
+        last = f"This call {does}, after untrusted text was read, and your words do not name that letter by letter"
     return (
         _sentence_from_flow(findings, room)
         or next((found.excerpt for found in findings if found.rule in (FORBIDDEN, LOOKALIKE)), "")
@@ -61,8 +65,7 @@ def _sentence(
         or _sentence_from_origins(findings, origins, effects, room)
         or _sentence_from_rules(findings, room)
         or ("Every call is escalated in paranoid mode" if reason is Reason.PARANOID_MODE else "")
-        or _sentence_for_unnamed(reason, effects, room)
-        or f"This call was escalated: {reason.value}"
+        or last
     )
 
 
@@ -118,13 +121,6 @@ def _sentence_from_rules(findings: Sequence[Finding], room: int) -> str:
             what = f": {quoted(found.excerpt, room)}" if found.excerpt else ""
             return f"Rule {found.rule} matches in {printable(found.where, room)}{what}"
     return ""
-
-
-def _sentence_for_unnamed(reason: Reason, effects: Sequence[Effect], room: int) -> str:
-    if reason is not Reason.UNNAMED_TARGET or not effects:
-        return ""
-    does = describe_effect(effects[0].kind, effects[0].target, room)
-    return f"This call {does}, after untrusted text was read, and your words do not name that letter by letter"
 
 
 def name_of_source(origin: Origin, room: int = _MAX_PLACE) -> str:

@@ -18,6 +18,7 @@ from lockgate.core.redaction.redact import redact
 from lockgate.core.redaction.secret_table import KINDS as VALUE_KINDS
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity
+from lockgate.core.ruling.targets import PATTERNS as _P
 from lockgate.core.vocabulary import Finding
 
 if TYPE_CHECKING:
@@ -29,29 +30,12 @@ OUT = "out"
 SINKS = ("recipient", "url", "path", "command", "account", "payee")
 MAX_ROWS = 200
 _MAX_TEXT = 200
-_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _FROM = ("from", "from_label", "value", "after", "after_label")
 _KEYS = frozenset({"name", "to", "outside", "then", *_FROM})
 # A value shorter than this stands in any text.
 _SHORTEST = 4
 # A text of so many characters, without the target itself, may hold something that the agent has read, in whatever code.
 _COMPOSED = 12
-# What stands between two addresses in one value.
-_BETWEEN_ADDRESSES = re.compile(r"[\s,;<>\"']+")
-# A host without a login, a mailbox, a plain name or path: anything else may lead elsewhere than it seems.
-_URL = re.compile(r"[a-z][a-z0-9+.-]*://([a-z0-9.-]+)(?::\d+)?(?:[/?#][^\\]*)?")
-_MAILBOX = re.compile(r"[a-z0-9._+-]+@([a-z0-9.-]+)")
-_PLAIN = re.compile(r"[#@~]?[\w.-]+(?::\d+)?")
-_NAMED_ADDRESS = re.compile(r"[^,;<>@#/]*<([^<>]*)>")
-# An address with a login or a backslash in it, and options that lead a program elsewhere than its address says.
-_LED_ELSEWHERE = re.compile(
-    r"://[^\s/?#]*[\\@]|--(?:connect-to|resolve|proxy|preproxy|socks\S*|config|doh-url)\b|\s-[xKJ]\b"
-    r"|\b(?:hostname|proxycommand|proxyjump)\s*=|\b(?:https?|all)_proxy=",
-    re.IGNORECASE,
-)
-_BEHIND_HOST = re.compile(r"\w+://[^\s/?#]*([/?#][^\s\"'<>]*)")
-_LINK_PIECES = re.compile(r"[\w@+-]+")
-_PIECES = re.compile(r"[^\s\"'<>()\[\]{},;|`]+")
 # What one check may compare. A text that is longer counts as carrying everything.
 _MAX_COMPARED = 64 * 1024 * 1024
 
@@ -94,12 +78,12 @@ def parse_flow(text: str) -> FlowRule:
     source, outside = _word(row, key), row.get("outside", [])
     unknown = next((quoted(key) for key in sorted(set(row) - _KEYS)), "")
     is_place = to in (OUT, *SINKS) or any(_is_kind(kind, to) for kind in KINDS)
-    is_value = key != "value" or source in VALUE_KINDS
+    is_name, is_value = _P["rule name"].fullmatch(name), key != "value" or source in VALUE_KINDS
     texts = outside if isinstance(outside, list) else [None]
     is_list = all(isinstance(text, str) and 0 < len(text) <= _MAX_TEXT for text in texts)
     places = f"use {OUT}, {', '.join(SINKS)}, or a kind that `lockgate explain` names, such as sends-message"
     for is_right, fault, hint in (
-        (_NAME.fullmatch(name), " needs a name of small letters, digits and hyphens", 'such as "web-names-no-host"'),
+        (is_name, " needs a name of small letters, digits and hyphens", 'such as "web-names-no-host"'),
         (not unknown, f": unknown key {unknown}", f"known: {', '.join(sorted(_KEYS))}"),
         (then in (PAUSE, DENY), f": unknown `then` {quoted(then)}", "use pause or deny"),
         (len(keys) == 1, " must name one place that it comes from", f"give one of: {', '.join(_FROM)}"),
@@ -118,7 +102,7 @@ def parse_label(text: str) -> LabelRule:
     """Return the rule in a policy's text."""
     row = _row_from_text(text)
     source, label = _word(row, "source"), _word(row, "as")
-    if set(row) != {"source", "as"} or not source or not _NAME.fullmatch(label):
+    if set(row) != {"source", "as"} or not source or not _P["rule name"].fullmatch(label):
         raise InvalidConfig(
             "a label needs `source`, a pattern, and `as`, a name of small letters, digits and hyphens",
             hint='for example source = "file:*/hr/*" and as = "personal"',
@@ -184,7 +168,7 @@ class FlowCheck:
             leaves = _leaves_for_sink(rule.to, self._leaves, self._effects)
             return [leaf for leaf in leaves if not _is_allowed(leaf.text, rule.outside)] or None
         targets = _targets_for_kind(rule.to, self._effects)
-        is_led_elsewhere = any(_LED_ELSEWHERE.search(leaf.text) for leaf in self._leaves)
+        is_led_elsewhere = any(_P["led elsewhere"].search(leaf.text) for leaf in self._leaves)
         is_held = is_led_elsewhere or not all(_is_allowed(target, rule.outside) for target in targets)
         return self._leaves if targets and is_held else None
 
@@ -234,8 +218,8 @@ class FlowCheck:
     def _holds(self, blocks: Sequence[str], text: str, asked: str) -> bool:
         """Return whether a block has this text, or an address or a name in it; a text too long to compare counts."""
         # Whole, by its addresses, and by what stands in the path and the query of a link.
-        behind_hosts = " ".join(_BEHIND_HOST.findall(text))
-        listed = (*_PIECES.findall(text)[:200], *_LINK_PIECES.findall(behind_hosts)[:200])
+        behind_hosts = " ".join(_P["behind host"].findall(text))
+        listed = (*_P["pieces"].findall(text)[:200], *_P["link pieces"].findall(behind_hosts)[:200])
         pieces = {_fold_text(text), *(_fold_text(piece.strip(".:")) for piece in listed)}
         pieces = {piece for piece in pieces if len(piece) >= _SHORTEST and piece not in asked}
         for content in blocks:
@@ -255,11 +239,9 @@ def _is_kind(kind: str, name: str) -> bool:
 
 
 def _targets_for_kind(to: str, effects: Sequence[Effect]) -> list[str]:
-    return [
-        effect.target
-        for effect in effects
-        if (effect.severity >= Severity.REACHES_OUT if to == OUT else _is_kind(effect.kind, to))
-    ]
+    if to == OUT:
+        return [effect.target for effect in effects if effect.severity >= Severity.REACHES_OUT]
+    return [effect.target for effect in effects if _is_kind(effect.kind, to)]
 
 
 def _is_allowed(target: str, outside: Sequence[str]) -> bool:
@@ -278,11 +260,11 @@ def _is_allowed_address(address: str, outside: Sequence[str]) -> bool:
 
 def _names_of(address: str) -> tuple[str, ...]:
     """Return the host or mailbox of an address, and a mailbox's domain; nothing where it may lead elsewhere."""
-    if url := _URL.fullmatch(address):
+    if url := _P["whole url"].fullmatch(address):
         return (url[1],)
-    if mailbox := _MAILBOX.fullmatch(address):
+    if mailbox := _P["whole mailbox"].fullmatch(address):
         return address, mailbox[1]
-    return (address,) if _PLAIN.fullmatch(address) else ()
+    return (address,) if _P["plain name"].fullmatch(address) else ()
 
 
 @lru_cache(maxsize=1024)
@@ -325,7 +307,8 @@ def _leaves_for_sink(sink: str, leaves: Sequence[Leaf], effects: Sequence[Effect
 
 def _split_addresses(target: str) -> list[str]:
     # Of `Ana Lind <ana@our.example>` the name is no address.
-    return [part for part in _BETWEEN_ADDRESSES.split(_NAMED_ADDRESS.sub(r" \1 ", target.strip().lower())) if part]
+    plain = _P["named address"].sub(r" \1 ", target.strip().lower())
+    return [part for part in _P["between addresses"].split(plain) if part]
 
 
 def is_denied(findings: Sequence[Finding], flows: Sequence[str]) -> bool:

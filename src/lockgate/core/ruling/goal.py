@@ -10,8 +10,10 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-from lockgate.core.ruling.candidates import HOST, STOP_WORDS, Candidate
+from lockgate.core.ruling.candidates import STOP_WORDS, Candidate
 from lockgate.core.ruling.effects.effect import ASKED_BY
+from lockgate.core.ruling.targets import BYTE_PATTERNS as _B
+from lockgate.core.ruling.targets import PATTERNS as _P
 from lockgate.core.ruling.targets import domain_of, is_open_to_all
 from lockgate.core.ruling.tool_risk import canonical_tool, tool_intent, tool_words
 from lockgate.core.ruling.work_budget import WorkBudget
@@ -47,8 +49,8 @@ def compile_rows(*patterns: str) -> re.Pattern[str]:
 
 _HANDS_OVER = compile_rows(*(pattern for _, pattern in read_table(*HANDS_OVER)))
 _PATTERNS = {name: compile_rows(pattern) for name, pattern in read_table(*TABLE, "patterns", ("name", "pattern"))}
-_SENTENCE_END = re.compile(r"[.!?;\u061f]{1,8}(?=\s|$)|[\n\u3002\uff01\uff1f]")
 _WORD = re.compile(r"[^\W_]+")
+_WRITTEN_OUT = str.maketrans({"\u2019": "'", "$": " dollar ", "\u20ac": " euro ", "\u00a3": " pound "})
 
 
 def wishes_in(text: str) -> str:
@@ -56,21 +58,18 @@ def wishes_in(text: str) -> str:
 
     Nothing, where all that the text does is to ask questions.
     """
-    lower = text[:_MAX_GOAL].lower().replace("\u2019", "'")
-    ends = [match.end() for match in _SENTENCE_END.finditer(lower)] + [len(lower)]
+    lower = text[:_MAX_GOAL].lower().translate(_WRITTEN_OUT)
+    ends = [match.end() for match in _P["sentence end"].finditer(lower)] + [len(lower)]
     sentences = [part for start, end in zip([0, *ends], ends, strict=False) if (part := lower[start:end].strip())]
     if all(_PATTERNS["question"].match(sentence) for sentence in sentences):
         return ""
-    lines = (
-        _WORD.findall(_PATTERNS["whether"].sub(" ", _PATTERNS["forbidden"].sub(" ", sentence)))
-        for sentence in sentences
-    )
-    return "".join(f" {' '.join(words)} \n" for words in lines if words)
+    wished = (_PATTERNS["whether"].sub(" ", _PATTERNS["forbidden"].sub(" ", sentence)) for sentence in sentences)
+    return "".join(f" {' '.join(words)} \n" for words in map(_WORD.findall, wished) if words)
 
 
 def forbidden_after(text: str, before: frozenset[str] = frozenset()) -> frozenset[str]:
     """Return the kinds of effects that the user forbids altogether, once this text is said after others."""
-    lower = text[:_MAX_GOAL].lower().replace("\u2019", "'")
+    lower = text[:_MAX_GOAL].lower().translate(_WRITTEN_OUT)
     altogether = _PATTERNS["forbidden altogether"]
     bans = (match["acts"] for match in altogether.finditer(lower) if not match["told"])
     acts = {act for ban in bans for act in _WORD.findall(ban)}
@@ -147,31 +146,12 @@ def _pattern_of_word(word: str) -> str:
 # ---------------------------------------------------------------------------------------------------------------
 # The user's words, and what every trusted or vetted block says besides
 
-_IN_ADDRESS = re.compile(rb"[a-z0-9._%+@-]")
-_GOES_ON = re.compile(rb"[a-z0-9_%+@-]|\.[a-z0-9]")
-_GOES_DOWN = re.compile(rb"/\.?[\w*]")
-# A mailbox, or a site and what may stand behind its host. `https://a.example?@b.example` is an address of `a`.
-_PLACE = re.compile(
-    rb"[^\s@/?#\\:,;<>()\"]{1,64}@(%b)|(?:https?://)?(%b)(?:[/?#][^\\\s]*)?" % (HOST.pattern, HOST.pattern)
-)
 # Who logs in, in front of a host: `https://ana:pw@host.example/`.
 _LOGIN, _LONGEST_HOST = re.compile(rb"://[^\s/?#@\\]*@\Z"), 255
-# A capital inside a sentence begins a name.
-_PROPER_NAME = re.compile(r"(?<=[^.!?\s]\s)[A-Z\u00c0-\u00de][\w'-]{2,40}|[\u0400-\u9fff]{2,20}")
 _ASKS_TO_ANSWER = (b"repl", b"answer", b"respond", b"antwort", b"beantwort", b"r\xc3\xa9pond", b"rispond")
 
 
-# Slots of a call of which the user's words may give the value: exact forms only.
-SLOTS = {
-    "mailbox": re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}"),
-    "phone": re.compile(r"(?<![\w+])\+\d[\d ()/-]{6,20}\d"),
-    "account": re.compile(r"\b[A-Z]{2}\d\d(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b|\b0x[0-9a-fA-F]{40}\b"),
-    "amount": re.compile(
-        r"(?i)(?<![\w.,-])(?:[$\u20ac\u00a3]|(?:eur|usd|chf|gbp) ?)?"
-        r"(?:\d{1,3}(?:[.,']\d{3})+|\d{1,9})(?:[.,]\d\d(?![\d%]))(?![\w%])"
-    ),
-}
-_SUM_TO_PAY = re.compile(r"(?i)\b(?:pay|transfer|send|refund|wire)\s+(?:[^\W\d]+\s+){0,2}[^\s\w]?\d[\d.,']*")
+SLOTS = {slot: _P[f"slot {slot}"] for slot in ("mailbox", "phone", "account", "amount")}
 _NO_MARKS = str.maketrans("", "", ".,")
 
 
@@ -181,6 +161,7 @@ class Goal:
     def __init__(self) -> None:
         self.folded = self.asked_folded = b" "
         self.asked_text = self.wishes = ""
+        # What the user forbids altogether.
         self.forbidden_kinds: frozenset[str] = frozenset()
         self.written = b""
         # The same without what is only vetted: that never asks for what opens a door.
@@ -210,10 +191,10 @@ class Goal:
     def hear(self, text: str) -> None:
         """Take in the user's own text as it is written: it has names, and may hand a decision over."""
         self.asked_text += text + "\n"
-        names = _PROPER_NAME.findall(self.asked_text)
+        names = _P["proper name"].findall(self.asked_text)
         self.proper_names = frozenset(name.lower().encode("utf-8", "ignore") for name in names)
         # Of all amounts only one right behind the verb is the sum to pay.
-        texts = {"amount": "\n".join(_SUM_TO_PAY.findall(self.asked_text))}
+        texts = {"amount": "\n".join(_P["sum to pay"].findall(self.asked_text))}
         self.slots = {slot: frozenset(values_of_slot(slot, texts.get(slot, self.asked_text))) for slot in SLOTS}
 
     @property
@@ -224,10 +205,6 @@ class Goal:
     def asks_for_kind(self, kind: str) -> bool:
         """Return whether the user asks for this kind of effect, by the words of its row."""
         return is_asked_by(kind, self.wishes)
-
-    def forbids(self, kind: str) -> bool:
-        """Return whether the user forbids this kind altogether."""
-        return kind in self.forbidden_kinds
 
     def differs(self, slot: str, text: str) -> str:
         """Return a value that the user's words have for a slot, where a text has none of them but another one."""
@@ -282,10 +259,10 @@ class Goal:
         at = written.find(address)
         while at >= 0 and budget.take():
             before, after = written[at - 1 : at], written[at + len(address) : at + len(address) + 3]
-            is_start = not _IN_ADDRESS.match(before) or _LOGIN.search(written[max(0, at - _LONGEST_HOST) : at])
+            is_start = not _B["in address"].match(before) or _LOGIN.search(written[max(0, at - _LONGEST_HOST) : at])
             # Nor does who writes `/srv/builds` mean `/srv`.
-            is_part = address[:1] in (b"/", b"~") and _GOES_DOWN.match(after)
-            if is_start and not is_part and not _GOES_ON.match(after):
+            is_part = address[:1] in (b"/", b"~") and _B["goes down"].match(after)
+            if is_start and not is_part and not _B["goes on"].match(after):
                 return True
             at = written.find(address, at + 1)
         return False
@@ -296,7 +273,7 @@ class Goal:
         A domain under which anyone can have a name does not count, nor a neighbour: `ours.platform.example` says
         nothing about `theirs.platform.example`.
         """
-        match = _PLACE.fullmatch(address.lower().encode("utf-8", "ignore"))
+        match = _B["place"].fullmatch(address.lower().encode("utf-8", "ignore"))
         if match is None:
             return False
         host = match[1] or match[2]
@@ -313,11 +290,8 @@ class Goal:
 def values_of_slot(slot: str, text: str) -> Iterator[str]:
     """Yield the values that a text has for a slot, each written in one way."""
     for match in SLOTS[slot].finditer(text):
-        value = (
-            re.sub(r"[\s()/$\u20ac\u00a3'-]|[a-z]{3,}$", "", match[0].lower())
-            if slot != "mailbox"
-            else match[0].lower()
-        )
+        value = match[0].lower()
+        value = value if slot == "mailbox" else re.sub(r"[\s()/$\u20ac\u00a3'-]|[a-z]{3,}$", "", value)
         if slot == "amount":
             whole, _, cents = re.sub(r"[.,](?=\d\d?$)", "#", re.sub(r"[a-z]+", "", value)).partition("#")
             value = f"{whole.translate(_NO_MARKS)}.{cents:0<2}"
@@ -350,19 +324,13 @@ def intent_of(tool: str) -> tuple[frozenset[bytes], frozenset[bytes]]:
 # widens what the user said to the ordinary orders of that source, never to what opens a door, to where money or data
 # go, nor to a source that the goal does not name.
 
-_PATH = re.compile(r"[^\s;|&'\"]*[\w~]?(?:/[\w.]|\w\.[a-zA-Z])[^\s;|&'\"]*")
-_REDIRECTED = re.compile(r"\s*(?:2>&1|[12]?>\s*/dev/null)")
 # Folders of code that others wrote, and the hosts in a text.
 VENDORED = re.compile(r"(?:^|[/\\\s:])(?:node_modules|site-packages|dist-packages|third[_-]party|vendor|\.venv)[/\\]")
-_HOSTS = re.compile(r"://([^/?#\s]*)")
-_LOGIN_IN_TEXT = re.compile(r"(?<=://)[^/?#@\s\\]{1,255}@")
-_SENTENCE = re.compile(r"[^!?\n;]*?(?:[.!?](?=\s|$)|[\n;]|$)")
-_TELLING_WORD = re.compile(r"[\w][\w.+#@/-]*[\w]|\w")
 
 
 def _sentences_that(does: re.Pattern[str], goal: str) -> Iterator[str]:
     """Yield the sentences of a goal in which this pattern is found."""
-    for match in _SENTENCE.finditer(goal[:_MAX_GOAL]):
+    for match in _P["sentence"].finditer(goal[:_MAX_GOAL]):
         sentence = match.group()
         # A question wants to know what a source says, not to see it done.
         is_question = sentence.rstrip().endswith(("?", "？", "؟")) and not _PATTERNS["polite"].match(sentence)
@@ -379,8 +347,8 @@ def hands_over(goal: str) -> bool:
 @lru_cache(maxsize=64)
 def delegated_names(goal: str) -> frozenset[str]:
     """Return the telling words, in lower case, of the sentences in which a goal hands a decision over."""
-    sentences = _LOGIN_IN_TEXT.sub("", "\n".join(_sentences_that(_HANDS_OVER, goal)))
-    words = _TELLING_WORD.findall(sentences)
+    sentences = _P["login in text"].sub("", "\n".join(_sentences_that(_HANDS_OVER, goal)))
+    words = _P["telling word"].findall(sentences)
     return frozenset(list(dict.fromkeys(word.lower() for word in words if _is_telling(word)))[:_MAX_NAMES])
 
 
@@ -407,8 +375,8 @@ def is_delegated_to(names: frozenset[str], source: str, produced_by: str) -> boo
     What a text says of itself does not count: every page can call itself a README. A call that read other files as
     well gave a text in which they cannot be told apart.
     """
-    produced_by = _REDIRECTED.sub("", produced_by)
-    if not names or len(_PATH.findall(produced_by)) > 1:
+    produced_by = _P["redirected"].sub("", produced_by)
+    if not names or len(_P["path of call"].findall(produced_by)) > 1:
         return False
     place, _, tool = source.partition(":")
     if canonical_tool(tool) == "bash" and not _PATTERNS["prints one text"].match(produced_by.strip()):
@@ -427,7 +395,7 @@ def _is_called(names: frozenset[str], called: str) -> bool:
     if VENDORED.search(called) and not any(VENDORED.search(f"/{name}") for name in names):
         return False
     called_by = [name for name in names if re.search(rf"(?<!\w){re.escape(name)}s?(?!\w)", called) is not None]
-    hosts = [host.rpartition("@")[2].partition(":")[0] for host in _HOSTS.findall(called)]
+    hosts = [host.rpartition("@")[2].partition(":")[0] for host in _P["hosts"].findall(called)]
     if {name.partition("/")[0] for name in names}.issuperset(hosts):
         return bool(called_by)
     # A file that the goal names is the user's own, and not a page of that name on a host that the goal does not name.

@@ -27,7 +27,6 @@ the judges and gives their answers back.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -47,10 +46,11 @@ from lockgate.core.ruling.effects.tool_arguments import names_file
 from lockgate.core.ruling.explanations import CARRIED, EFFECT, FORBIDDEN
 from lockgate.core.ruling.goal import may_be_delegated
 from lockgate.core.ruling.policy import Policy
-from lockgate.core.ruling.provenance import MAX_ORIGINS
+from lockgate.core.ruling.provenance import GROUPS, MAX_ORIGINS
 from lockgate.core.ruling.scope.border import border_from_scope
 from lockgate.core.ruling.scope.crossings import find_crossings
 from lockgate.core.ruling.self_protection import find_tampering, findings_from_effects, is_unrelated
+from lockgate.core.ruling.targets import PATTERNS as _P
 from lockgate.core.ruling.targets import find_host_words, is_local_host
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import read_tool_name, tool_risk
@@ -73,9 +73,6 @@ HARD_RULES = (
 )
 # A finding that no quick judge may clear: the gravest kinds, and whatever the goal forbids.
 _DOOR_RULES = {FORBIDDEN, *(EFFECT + name for name, kind in KINDS.items() if kind.severity is Severity.OPENS_A_DOOR)}
-# What a call writes into records and files of the user's own goes to no other party.
-_STAYS_HERE = frozenset({"changes-record", "deletes-record", "edits-project", "looks", "weakens-setting"})
-_QUERY = re.compile(r"://[^\s\"'<>?]{1,255}\?([^\s\"'<>]{1,2000})")
 _ARGUMENTS_CUT = Finding("cap:arguments", "arguments", 0, 0)
 _DROPS_TABLES = "execution:drop-tables"
 
@@ -154,12 +151,6 @@ class _Review:
         return max(0, len(self.context.blocks) - self.policy.recent_blocks) if self.policy.recent_blocks else 0
 
     @property
-    def is_listed_as_risky(self) -> bool:
-        """Whether the policy names this tool as a high-risk one, whatever it seems to do."""
-        tools = self.policy.high_risk_tools
-        return bool(tools) and tool_risk(self.call.tool, additional=tools) is not tool_risk(self.call.tool)
-
-    @property
     def reaching(self) -> list[Effect]:
         """The effects that reach out of the project."""
         return [effect for effect in self.effects if effect.severity >= Severity.REACHES_OUT]
@@ -188,12 +179,7 @@ class _Review:
         if not self.reaching or not is_request or any(effect.kind == "runs-project-task" for effect in self.effects):
             return False
         # A query that no text wrote was put together by the agent, and can take something along.
-        return all(self.context.index.has_words(query) for query in _QUERY.findall(self.text))
-
-    @property
-    def is_command_or_file(self) -> bool:
-        """Whether what the call would do was read from a command or a path."""
-        return any(sink_from_argument(effect.argument) in ("command", "path") for effect in self.effects)
+        return all(self.context.index.has_words(query) for query in _P["query"].findall(self.text))
 
     def read_effects(self) -> tuple[Effect, ...]:
         if not self.read:
@@ -217,7 +203,7 @@ class _Review:
                 # The patterns' own letter: they count in the arguments as they are written, names included.
                 leaves, is_cut = flatten_arguments(self.call.arguments, with_names=True)
                 text, self.is_cut = join_leaves(leaves), self.is_cut or is_cut
-            stays_here = bool(self.effects) and all(effect.kind in _STAYS_HERE for effect in self.effects)
+            stays_here = bool(self.effects) and all(effect.kind in GROUPS["stays here"] for effect in self.effects)
             goal = self.context.goal
             self.scan = scan_arguments(leaves, text, self.scanner, self.policy, goal, stays_here=stays_here)
         return self.scan
@@ -267,7 +253,7 @@ def _requests_of_tasks(effects: Sequence[Effect], leaves: Sequence[Leaf], projec
     for task in effects:
         text = texts.get(task.argument, "") if task.kind == "runs-project-task" else ""
         for host in find_host_words(text[task.start : task.end]):
-            if not is_local_host(host) and not project.has_host(host):
+            if not (is_local_host(host) or project.has_host(host) or task.target.endswith(host)):
                 yield effect("requests", host, argument=task.argument, span=(task.start, task.end))
 
 
@@ -333,8 +319,10 @@ def _check_context(review: _Review) -> Decision | None:
 def _check_effects(review: _Review) -> Decision | None:
     """2. CONTINUE for a call that only looks; with `strict_patterns` its tool has to be a low-risk one as well."""
     review.effects = review.read_effects()
-    if review.is_listed_as_risky:
-        review.effects = (effect("unknown-act", review.call.tool), *review.effects)
+    tool, listed = review.call.tool, review.policy.high_risk_tools
+    if listed and tool_risk(tool, additional=listed) is not tool_risk(tool):
+        # The policy names it as a high-risk one, whatever it seems to do.
+        review.effects = (effect("unknown-act", tool), *review.effects)
     only_looks = review.severity is Severity.LOOKS and not review.call.findings and not review.is_to_the_letter
     review.risk = Risk.LOW if only_looks else Risk.HIGH
     if review.may_pass_early and review.risk is Risk.LOW:
@@ -390,6 +378,8 @@ def _check_origins(review: _Review, decoded: Sequence[Leaf] = ()) -> Checked:
     """5. Return the effects that the user did not ask for, and the values that an order in untrusted text names."""
     if not review.reaching and not review.is_paranoid and review.width is Width.NARROW:
         return Checked()
+    # Where what the call would do was read from a command or a path, its other values add nothing.
+    only_effects = any(sink_from_argument(effect.argument) in ("command", "path") for effect in review.effects)
     check = EffectCheck(
         review.context,
         review.call.tool,
@@ -398,7 +388,7 @@ def _check_origins(review: _Review, decoded: Sequence[Leaf] = ()) -> Checked:
         [*review.leaves, *decoded],
         review.policy.is_own,
         only_requests=review.only_requests,
-        only_effects=review.is_command_or_file,
+        only_effects=only_effects,
     )
     return check.find(review.effects, review.width)
 

@@ -23,6 +23,7 @@ from lockgate.core.ruling.effects.effect import KINDS, Effect
 from lockgate.core.ruling.effects.tool_arguments import ROLES, is_content, leaf_name
 from lockgate.core.ruling.goal import COMMON, SMALL_WORDS, hands_over, intent_of, is_word_for_kind
 from lockgate.core.ruling.index import IndexedReading, Places
+from lockgate.core.ruling.targets import BYTE_PATTERNS as _B
 from lockgate.core.ruling.targets import text_behind_accounts
 from lockgate.core.ruling.tool_risk import tool_words
 from lockgate.core.ruling.work_budget import WorkBudget
@@ -42,14 +43,11 @@ _FEW_WORDS = 4
 _ORIGIN_STEPS, _PLACE_STEPS = 24, 2
 _MAX_SHOWN, MAX_SENTENCE, _MAX_EXCERPT, _MAX_LINE = 120, 240, 160, 160
 _MOST_LOOKED_UP, _SHORTEST_DICTATED, _SHORTEST_WRITTEN = 4, 8, 24
-# Names and phrases stand beside orders all the time; an id, an address or a path is hardly there by chance.
-_DISTINCTIVE = re.compile(rb"[0-9@_/\\\\]")
 # Without any of these a sentence of some length is hardly English.
 _ENGLISH = frozenset(b"the to of and is it for with at from this that please you your be".split())
 _ADDRESS_SINKS = ("recipient", "url", "account")
 # The verbs with which a text orders a request, whichever tool makes it.
 _REQUEST_VERBS = intent_of("web_fetch")[0] | {b"curl", b"get", b"wget"}
-_INSTALLING = re.compile(rb"\b(?:install|add|package|module|librar|depend|require|pip|npm|yarn|gem|cargo|crate|import)")
 # The strongest first. `owner` is a record of a person whom the user names, or the sender whom the user wants answered.
 STRENGTH = ("order", "text", "record", "owner", "nowhere")
 
@@ -208,7 +206,7 @@ class Lookup:
             is_short_number = candidate.is_number and len(candidate.piece) < 6
             return candidate.is_distinctive or (effect.kind in GROUPS["package"] and not is_short_number)
         text = held.reading.text.prepared
-        return any(_INSTALLING.search(text[max(0, at - _NEAR) : at]) for at, _ in held.spans[:64])
+        return any(_B["installing"].search(text[max(0, at - _NEAR) : at]) for at, _ in held.spans[:64])
 
     def _signal_in_block(self, candidate: Candidate, held: Places) -> tuple[str, Order | None]:
         """Return the strongest thing that makes this value look ordered, and the sentence that orders it."""
@@ -256,7 +254,7 @@ class Lookup:
         if is_inside:
             return "origin:value-in-order"
         is_meant = order.points_away or not self._verbs.isdisjoint(order.words)
-        is_told = is_meant and (is_addressed or _DISTINCTIVE.search(candidate.piece))
+        is_told = is_meant and (is_addressed or _B["distinctive"].search(candidate.piece))
         return "origin:value-near-order" if is_told else ""
 
     def _is_owner_named(self, candidate: Candidate, held: Places, effect: Effect, *, is_ordered: bool) -> bool:
@@ -270,7 +268,7 @@ class Lookup:
         may_be_answered = goal.asks_to_answer or (effect.kind == "sends-message" and not is_ordered)
         if not pays and may_be_answered and any(_is_sender(text, at, candidate) for at in places):
             return True
-        is_address = _HAS_ADDRESS.search(candidate.piece) is not None
+        is_address = _B["has address"].search(candidate.piece) is not None
         if is_ordered or (is_address and any(_is_in_prose(text, at, candidate) for at in places)):
             # Anyone can write a sentence with a name that the user knows, and an address of his own.
             return False
@@ -279,17 +277,21 @@ class Lookup:
         return not owners.isdisjoint(goal.proper_names if pays else goal.asked - COMMON)
 
     def _origin(
-        self, candidate: Candidate, held: Places, order: Order | None, effect: Effect | None, *, known: bool
+        self, candidate: Candidate, held: Places, order: Order | None, effect: Effect | None, *, known: bool = False
     ) -> Origin:
         """Return the origin of a value, as the call writes it."""
-        leaf = candidate.leaf
-        if effect is not None:
-            exact, sink = leaf.text, "target"
-        else:
+        leaf, reading, sink = candidate.leaf, held.reading, "target"
+        exact = leaf.text
+        if effect is None:
             sink, written = sink_from_argument(leaf.argument), candidate.piece.decode("utf-8", "replace")
             at = leaf.text.lower().find(written)
             exact = leaf.text[at : at + len(written)] if at >= 0 else written
-        return origin_from_places(candidate, held, exact, self.budget, order, sink, known=known)
+        start, end, is_written = held.find_span(candidate, exact.encode("utf-8", "ignore"), order, self.budget)
+        how = leaf.how if reading.text.part.how == "raw" else reading.text.part.how
+        how = "folded" if how == "exact" and not is_written else how
+        sentence = "" if order is None else sentence_of(reading, order)
+        place = reading.block, reading.source, start, end, how
+        return Origin(leaf.argument, exact[:_MAX_SHOWN], *place, sentence, sink, known)
 
     # --- orders that name no value
 
@@ -323,8 +325,7 @@ class Lookup:
                     continue
                 order = next((order for order, _ in held.find_orders(candidate, self.budget)), None)
                 if order is not None:
-                    origin = origin_from_places(candidate, held, leaf.text, self.budget)
-                    yield origin._replace(order=sentence_of(reading, order))
+                    yield self._origin(candidate, held, order, effect)
 
     def find_dictated(self, leaves: Sequence[Leaf], *, written: bool = False) -> Origin | None:
         """Return where untrusted text has a whole command word for word, and no trusted or vetted text does.
@@ -380,7 +381,7 @@ class Lookup:
         unasked: set[bytes] = set()
         for leaf in leaves:
             line = prepare(leaf.text[:_MAX_LINE].encode("utf-8", "ignore"))
-            if line.count(b" ") >= _FEW_WORDS and not _DISTINCTIVE.search(line):
+            if line.count(b" ") >= _FEW_WORDS and not _B["distinctive"].search(line):
                 continue
             words = {word for word in line.translate(WORD_BYTES).split() if len(word) > 2}
             unasked |= words - self._goal.known - STOP_WORDS
@@ -410,47 +411,16 @@ def sentence_of(reading: IndexedReading, order: Order) -> str:
     return reading.text.part.data[order.start : order.end].decode("utf-8", "replace").strip()[:MAX_SENTENCE]
 
 
-def origin_from_places(
-    candidate: Candidate,
-    held: Places,
-    exact: str,
-    budget: WorkBudget,
-    order: Order | None = None,
-    sink: str = "target",
-    *,
-    known: bool = False,
-) -> Origin:
-    """Return the origin of a value that is written as `exact` in the call."""
-    reading, leaf = held.reading, candidate.leaf
-    start, end, is_written = held.find_span(candidate, exact.encode("utf-8", "ignore"), order, budget)
-    how = leaf.how if reading.text.part.how == "raw" else reading.text.part.how
-    how = "folded" if how == "exact" and not is_written else how
-    sentence = "" if order is None else sentence_of(reading, order)
-    return Origin(
-        leaf.argument, exact[:_MAX_SHOWN], reading.block, reading.source, start, end, how, sentence, sink, known
-    )
-
-
 # ---------------------------------------------------------------------------------------------------------------
 # Fields of records, and sentences
 
 # So far before an address the name of its owner may stand, and so long is a line of a record at most.
 _NEAR, _RECORD_LINE = 80, 120
 _MAX_PLACES, _MANY_PLACES = 8, 256
-# A sender as mails show one, where a line begins: `From: address`, or `Name <address>` with a colon or nothing behind.
-_FROM = re.compile(rb"\W{0,8}(?:from|von|de|da|van|sender)\W[^\n.!?]{0,60}\Z")
-_NAME_BEFORE, _NOTHING_BEHIND = (
-    re.compile(rb"[^\w\n:.!?<\x80-\xff]{0,8}[\w\x80-\xff][^\n:.!?<]{0,60}<\Z"),
-    re.compile(rb">[^\S\n]*(?:[:\n]|\Z)"),
-)
 _FIELD_BORDERS = (b"\n", b'"', b"|", b"\t")
 _SEGMENT = 160
 # A subject that git or its server writes: `1a2b3c4 Merge branch 'login' into main`.
 _VERBS = frozenset(verb.encode() for verb in (*PLAIN_VERBS, *NOUN_VERBS))
-_MERGED = re.compile(rb"[\W\da-f]*merge (?:branch '[^'\s]*'(?: (?:of|into) \S*)*|pull request #\d+ from \S*)")
-_IN_CALL = re.compile(rb"\w\([^()]*\Z")
-_HAS_ADDRESS = re.compile(rb"[@0-9]|\.[a-z]{2}")
-_LOCAL_PARTS = re.compile(rb"[^a-z0-9\x80-\xff]+")
 
 
 def is_in_sentence(candidate: Candidate, held: Places, budget: WorkBudget) -> bool:
@@ -471,16 +441,16 @@ def _is_in_prose(text: bytes, at: int, candidate: Candidate) -> bool:
     end = min(ends, default=at + _SEGMENT)
     before = text[max(start, at - _SEGMENT) : at]
     first, *between = before.split() or [b""]
-    if (first in _VERBS and SMALL_WORDS.issuperset(between)) or _IN_CALL.search(text, max(0, at - _SEGMENT), at):
+    if (first in _VERBS and SMALL_WORDS.issuperset(between)) or _B["in call"].search(text, max(0, at - _SEGMENT), at):
         return True
     segment = before + text[at + len(candidate.piece) : end]
     words = [word for word in split_words(segment) if word.isalpha()]
-    return len(words) >= _FEW_WORDS and not SMALL_WORDS.isdisjoint(words) and not _MERGED.fullmatch(segment)
+    return len(words) >= _FEW_WORDS and not SMALL_WORDS.isdisjoint(words) and not _B["merged"].fullmatch(segment)
 
 
 def _find_owners(text: bytes, places: Sequence[int], candidate: Candidate, *, in_one_record: bool) -> set[bytes]:
     """Return the words that may name the owner of an address: those in it, and those before it."""
-    own = _LOCAL_PARTS.split(candidate.piece.partition(b"@")[0])
+    own = _B["local parts"].split(candidate.piece.partition(b"@")[0])
     before = [_words_before(text, at, in_one_record=in_one_record) for at in places]
     return {word for words in (own, *before) for word in words if len(word) > 2 and not word.isdigit()}
 
@@ -502,6 +472,5 @@ def _words_before(text: bytes, at: int, *, in_one_record: bool = False) -> list[
 
 def _is_sender(text: bytes, at: int, candidate: Candidate) -> bool:
     before = text[text.rfind(b"\n", 0, at) + 1 : at]
-    if _FROM.match(before):
-        return True
-    return _NAME_BEFORE.match(before) is not None and _NOTHING_BEHIND.match(text, at + len(candidate.piece)) is not None
+    is_named = _B["name before"].match(before) and _B["nothing behind"].match(text, at + len(candidate.piece))
+    return bool(is_named or _B["from"].match(before))

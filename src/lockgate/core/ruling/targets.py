@@ -23,33 +23,14 @@ from lockgate.core.ruling.scope.machines import (
     host_and_port,
     is_host_like,
 )
-from lockgate.core.tables import read_sections
+from lockgate.core.tables import read_byte_patterns, read_patterns, read_sections
 from lockgate.core.text.confusables import fold_to_latin
 
 # A short value can be one address, or a list of them; a longer one is prose.
 MAX_SHORT = 320
+PATTERNS = _P = read_patterns(__package__, "values.tbl")
+BYTE_PATTERNS = _B = read_byte_patterns(__package__, "values.tbl")
 URL = re.compile(rf"(?i)\b[a-z][a-z0-9+.-]{{0,30}}:[/\\]{{2,}}([^{NO_HOST}]+)")
-_BARE_URL = re.compile(r"(?i)(?<![\w.@/:-])((?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,24})/[\w~%-]")
-_HOST_WORD = re.compile(
-    r"(?i)(?<=[\s='\"@/])(?<!\w/)((?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,24}|\d{1,3}(?:\.\d{1,3}){3})(?![\w.(@-])"
-)
-_EMAIL = re.compile(r"[^\s@<>\"(),;:]{1,64}@[^\s@<>\"(),;:/]{1,255}\.[^\s@<>\"(),;:/.]{2,63}")
-_NAMED_EMAIL = re.compile(rf"[^<>@]{{0,100}}<(?:mailto:)?({_EMAIL.pattern})>|(?:mailto:)?({_EMAIL.pattern})")
-_PHONE = re.compile(r"(?:tel:|sms:|whatsapp:)?(\+\d[\d ()./-]{6,20}\d|00\d[\d ()./-]{6,20}\d)")
-_IBAN = re.compile(r"[A-Z]{2}\d{2}(?=(?:[A-Z]*\d){6})[A-Z0-9]{8,32}")
-_WALLET = re.compile(r"0x[0-9a-fA-F]{40}|(?i:bc1|tb1|ltc1)[0-9a-zA-Z]{25,80}|[13][1-9A-HJ-NP-Za-km-z]{25,34}")
-_CARD = re.compile(r"\d{4}(?:[ -]?\d{4}){2}[ -]?\d{1,7}")
-# An account inside a text: an IBAN in groups, a wallet, the number of a card or an account.
-_ACCOUNT = re.compile(
-    rb"(?i)\b(?:[a-z]{2}\d\d(?: ?[a-z0-9]{4}){2,7}(?: ?[a-z0-9]{1,3})?|%b|\d{9,17})\b" % _WALLET.pattern.encode()
-)
-_ACCOUNT_KIND = re.compile(
-    r"(?i)(?:wallet|iban|acct|account|card|bank|crypto|btc|bitcoin|eth|ethereum|usdt|xmr|monero|litecoin|lightning|upi|pix"
-    r"|paypal|venmo|cashapp|mpesa|zelle|sepa|konto)[ ]{0,2}[:=](?!//)[ ]{0,2}(?=\S)"
-)
-_LOCAL = re.compile(
-    r"(?i)(?:[\w-]+\.)*localhost\.?|127(?:\.\d{1,3}){3}|0\.0\.0\.0|\[?::1\]?|host\.docker\.internal|\[::\]"
-)
 
 
 class Shape(StrEnum):
@@ -73,7 +54,7 @@ class Seen(NamedTuple):
 
 def is_local_host(host: str) -> bool:
     """Return whether a host is this machine itself."""
-    return _LOCAL.fullmatch(host) is not None
+    return _P["local"].fullmatch(host) is not None
 
 
 def find_hosts(text: str) -> Iterator[Seen]:
@@ -83,13 +64,13 @@ def find_hosts(text: str) -> Iterator[Seen]:
 
 def find_bare_hosts(text: str) -> Iterator[Seen]:
     """Yield the host of every address that a text has without its scheme, as people write them, each once."""
-    named = ((match[1].lower(), match) for match in _BARE_URL.finditer(text))
+    named = ((match[1].lower(), match) for match in _P["bare url"].finditer(text))
     return _first_of_each((host, match) for host, match in named if host.rpartition(".")[2] in TOP_LEVEL_DOMAINS)
 
 
 def find_host_words(text: str) -> Iterator[str]:
     """Yield the hosts that a command line gives as a word, or as a value or mailbox at the end of one."""
-    for match in _HOST_WORD.finditer(text):
+    for match in _P["host word"].finditer(text):
         last = match[1].rpartition(".")[2].lower()
         if last.isdigit() or (last in TOP_LEVEL_DOMAINS and last not in FILE_OR_DOMAIN_ENDINGS):
             yield match[1].lower()
@@ -132,23 +113,23 @@ def find_addresses_by_shape(text: str) -> list[Seen]:
 
 def find_mailboxes(text: str) -> list[Seen]:
     """Return the mailboxes of a short text, whatever else stands in it."""
-    found = _EMAIL.finditer(text) if len(text) <= MAX_SHORT else ()
+    found = _P["email"].finditer(text) if len(text) <= MAX_SHORT else ()
     return [Seen(Shape.EMAIL, match[0], match.start(), match.end()) for match in found]
 
 
 def is_wallet(text: str) -> bool:
     """Return whether this is the address of a wallet, from which no bank gets money back."""
-    return _WALLET.fullmatch(text.strip()) is not None
+    return _P["wallet"].fullmatch(text.strip()) is not None
 
 
 def text_behind_accounts(text: bytes) -> bytes:
     """Return what stands behind the last account in a text."""
-    return _ACCOUNT.split(text)[-1]
+    return _B["account"].split(text)[-1]
 
 
 def account_start(text: str) -> int:
     """Return where an account begins behind its kind, as in `wallet:0x5f…`; 0 for a text without one."""
-    match = _ACCOUNT_KIND.match(text)
+    match = _P["account kind"].match(text)
     return match.end() if match else 0
 
 
@@ -157,17 +138,18 @@ def _address_from_part(text: str, at: int) -> Seen | None:
     start = at + text.find(stripped) + account_start(stripped)
     end = at + text.find(stripped) + len(stripped)
     stripped = stripped[account_start(stripped) :]
-    email = _NAMED_EMAIL.fullmatch(stripped)
+    email = _P["named email"].fullmatch(stripped)
     if email:
         return Seen(Shape.EMAIL, email[1] or email[2], start, end)
     url = URL.match(stripped)
     if url and not re.search(r"\s", stripped):
         return Seen(Shape.HOST, host_from_value(stripped), start, end)
-    phone = _PHONE.fullmatch(stripped)
+    phone = _P["phone"].fullmatch(stripped)
     if phone:
         return Seen(Shape.PHONE, phone[1], start, end)
     compact = re.sub(r"[ -]", "", stripped)
-    if _IBAN.fullmatch(compact) or _WALLET.fullmatch(stripped) or (len(compact) > 12 and _CARD.fullmatch(stripped)):
+    is_card = len(compact) > 12 and _P["card"].fullmatch(stripped)
+    if is_card or _P["iban"].fullmatch(compact) or is_wallet(stripped):
         return Seen(Shape.ACCOUNT, compact, start, end)
     return None
 
@@ -181,12 +163,7 @@ _SHARED, _TENANTS, _PROVIDERS = (
 )
 # Shorter names look alike by chance.
 _MIN_NAME = 5
-_ADDRESS = re.compile(
-    rb"(?:[\w.+-]{1,64}@)?(?:(?:[^\W_]|[^\x00-\x7f])(?:[\w-]|[^\x00-\x7f]){0,62}\.){1,8}[^\W\d_]{2,24}(?![\w@-])"
-)
-_PUNYCODE = re.compile(rb"xn--(?<![\w-]xn--)([a-z0-9-]{1,59})")
 _SAME_LETTERS = str.maketrans("015i", "olsl", ".- ")
-_DOUBLED = re.compile(r"(.)\1+")
 _ANY_SCRIPT = frozenset({"compat"})
 
 
@@ -240,7 +217,8 @@ def _addresses_by_look(known: str) -> dict[str, str]:
 
 def _addresses_in(text: str) -> list[str]:
     """Return the mailboxes and hosts of a text in lower case, international names as people see them."""
-    written = (_PUNYCODE.sub(_decode_label, match[0]) for match in _ADDRESS.finditer(text.encode("utf-8", "ignore")))
+    addresses = _B["address"].finditer(text.encode("utf-8", "ignore"))
+    written = (_B["punycode"].sub(_decode_label, match[0]) for match in addresses)
     return [name.decode("utf-8", "replace") for name in dict.fromkeys(written)]
 
 
@@ -252,7 +230,7 @@ def _decode_label(label: re.Match[bytes]) -> bytes:
 
 
 def _look_of_name(host: str) -> str:
-    return _DOUBLED.sub(r"\1", _join_letters(host.translate(_SAME_LETTERS)))
+    return _P["doubled"].sub(r"\1", _join_letters(host.translate(_SAME_LETTERS)))
 
 
 def _join_letters(name: str) -> str:

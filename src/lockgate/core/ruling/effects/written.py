@@ -45,7 +45,7 @@ def read_written_file(
         known_hosts = sources.union(seen.target for seen in find_hosts(replaced))
         yield from _only_new(_read_hosts(text, replaced, argument), known_hosts)
         yield from read_written_settings(path, text, replaced, argument)
-        yield from _only_new(_read_members(text, argument), {*_P["member"].findall(replaced)})
+        yield from _only_new(_read_members(text, argument), {match[0] for match in _P["member"].finditer(replaced)})
         # One key in a request is how a service is asked; a thief takes the whole environment, or a file of keys.
         if _P["takes much"].search(text):
             yield from (
@@ -73,10 +73,11 @@ def _only_new(effects: Iterable[Effect], known: Collection[str]) -> Iterator[Eff
 
 
 def _read_members(text: str, argument: str) -> Iterator[Effect]:
-    """Yield an effect for each account, role or public key of a cloud that this text lets in."""
+    """Yield an effect for each account, role or public key that this text lets in, and for all who send a change."""
     for match in _P["member"].finditer(text):
         if not _P["own role"].search(text[max(0, match.start() - _CONTEXT) : match.start()]):
-            yield effect("shares", match[0], argument=argument, span=match.span())
+            kind = "grants-access" if match["strangers"] else "shares"
+            yield effect(kind, match[0], argument=argument, span=match.span())
 
 
 def _read_hosts(text: str, replaced: str, argument: str) -> Iterator[Effect]:

@@ -17,6 +17,7 @@ from ipaddress import ip_address, ip_network
 from typing import NamedTuple
 
 from lockgate.core.errors import InvalidConfig, quoted
+from lockgate.core.ruling.scope.machines import PATTERNS as _P
 from lockgate.core.ruling.scope.machines import (
     AddressRange,
     Machine,
@@ -158,26 +159,6 @@ def _resolve_path(written: str) -> str | None:
 # ---------------------------------------------------------------------------------------------------------------
 # What a scope names
 
-# A URL, a network, a path of files or a host, each with a mark before it that puts it outside.
-_PLACE = re.compile(
-    r"(?<![^\s(\[,;\"'`<!])!?(?P<url>[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s<>()|\"'`]{1,500})"
-    r"|(?<![\w.:/!*-])!?"
-    r"(?:(?P<quad>\d{1,3}(?:\.\d{1,3}){3})|\[?(?P<six>(?=[0-9A-Fa-f:]*::|(?:[0-9A-Fa-f]+:){7})[0-9A-Fa-f:.]*[0-9A-Fa-f:])\]?)"
-    r"(?P<prefix>/\d{1,3})?(?::(?P<port>\d{1,5}))?(?![\w/-]|\.\d)"
-    r"|(?<![^\s(\[,;\"'`<:!])!?(?P<path>~?/[^\s,;!|\"'`<>()]{1,400}|[A-Za-z]:[\\/][^\s,;!|\"'`<>()]{0,400})"
-    r"|(?<![\w.@:/!*-])!?(?P<host>(?:\*\.)?(?:[\w-]{1,63}\.){0,10}[\w-]{2,63})"
-    r"(?::(?P<host_port>\d{1,5}))?(?P<below>(?:/[^\s,;!|\"'`<>()]*)?)(?![\w@])"
-)
-_EXCLUDES = re.compile(
-    r"(?i)\b(?:not|no|never|nor|neither|none|except(?:ing|ions?)?|exclud\w+|exclusions?|without|outside|avoid\w*|forbid\w*"
-    r"|forbidden|prohibit\w*|banned|apart from|other than|out[- ]of[- ](?:scope|bounds)|off[- ]limits|cannot"
-    r"|(?:do|does|is|are|must|should|ca|wo)n['\u2019]t)\b"
-)
-_EXCLUDED = re.compile(
-    r"(?i)\b(?:(?:is|are|be|must|may|shall|should|can) not|(?:is|are|must)n['\u2019]t|not in scope"
-    r"|out[- ]of[- ](?:scope|bounds)|off[- ]limits|excluded|forbidden|prohibited|banned|cannot)\b"
-)
-_NOTHING_ELSE = re.compile(r"(?i)\b(?:nothing else|nobody else|no other(?: \w+)?|no others)\b")
 _HINT = (
     "name what is inside plainly, and write what is outside with a mark before it: `*.lab.example !mail.lab.example`"
 )
@@ -211,16 +192,16 @@ def border_from_scope(scope: str) -> Border:
 
 def _border_from_one_scope(scope: str) -> Border:
     places = sorted(_find_places(scope))
-    text = _NOTHING_ELSE.sub(lambda match: " " * len(match[0]), scope)
+    text = _P["nothing else"].sub(lambda match: " " * len(match[0]), scope)
     plain = [(at, place) for at, is_excluded, place in places if not is_excluded]
-    word = _EXCLUDES.search(text)
+    word = _P["excludes"].search(text)
     if word and plain and plain[-1][0] > word.start():
         raise InvalidConfig(
             f"the scope says {quoted(word[0])} before it names {quoted(plain[-1][1])}: is that inside?", hint=_HINT
         )
     for at, place in plain:
         sentence = re.split(r"[;\n]|\.(?:\s|$)", text[at:], maxsplit=1)[0]
-        if word := _EXCLUDED.search(sentence):
+        if word := _P["excluded"].search(sentence):
             raise InvalidConfig(
                 f"the scope names {quoted(place)} and then says {quoted(word[0])}: is that inside?", hint=_HINT
             )
@@ -238,7 +219,7 @@ def border_from_prose(text: str) -> Border:
 
 def _find_places(scope: str) -> Iterator[tuple[int, bool, ScopePlace]]:
     """Yield the places in a text: where each stands, whether it is excluded, and the place."""
-    for match in _PLACE.finditer(scope):
+    for match in _P["place"].finditer(scope):
         if match["url"]:
             places = _url_places(match["url"].partition("://")[2].rstrip(".,;:!)"))
         elif match["quad"] or match["six"]:

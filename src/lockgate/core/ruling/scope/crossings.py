@@ -21,14 +21,8 @@ from lockgate.core.ruling.scope.border import MAX_TEXT, Border
 from lockgate.core.ruling.scope.machines import (
     COMMON_DOMAINS,
     DOTS,
-    DOTTED_NAME,
     FILE_ENDINGS,
     FILE_OR_DOMAIN_ENDINGS,
-    MAX_REST,
-    NO_HOST,
-    ODD_NUMBER,
-    QUAD,
-    SCHEME,
     TOP_LEVEL_DOMAINS,
     WORDS,
     AddressRange,
@@ -42,6 +36,7 @@ from lockgate.core.ruling.scope.machines import (
     network_from_text,
     to_punycode,
 )
+from lockgate.core.ruling.scope.machines import PATTERNS as _P
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import canonical_tool, tool_words
 from lockgate.core.text.confusables import COMPATIBLE
@@ -50,48 +45,14 @@ from lockgate.core.vocabulary import Finding
 OUTSIDE, UNREADABLE, UNREAD = "scope:outside", "scope:unreadable", "scope:unread"
 MAX_FINDINGS = 20
 _MAX_EXCERPT, _MAX_TARGETS = 120, 64
-_WRITERS = frozenset("note notes draft memo report journal".split())
-_LISTED_ARGUMENTS = frozenset("name names args argv arguments params parameters".split())
-_SHELL_ARGUMENTS = frozenset("command commands cmd shell args argv program".split())
 # Effects on another machine, which they name.
 _ELSEWHERE = frozenset("requests sends-data clones pushes changes-remote uses-package-source runs-download".split())
 _UNKNOWN = frozenset({"runs-program", "unknown-act"})
 _DEFAULT_PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443, "ftp": 21, "ssh": 22, "sftp": 22, "git": 9418}
-# Browsers and curl take `http:/host`, `http:host` and `http:\\host` for the same thing.
-_URL = re.compile(
-    rf"(?i)([a-z][a-z0-9+.-]{{0,30}}):[/\\]{{2,}}([^{NO_HOST}]*)|\b(https?|wss?|ftps?):[/\\]?([^{NO_HOST}]+)"
-)
-_REST = re.compile(rf"[^\s\"'<>|`]{{0,{MAX_REST}}}")
-_RELATIVE = re.compile(rf"(?<![^\s\"'=(,<>\[|;&`])(?://|\\\\)([^{NO_HOST}]+)")
-_AFTER_AT = re.compile(rf"(?<=[^\"'(\[{{/])@(\[[^\s\]]*\]?|[^{NO_HOST}@:]+)")
-_DEVICE = re.compile(rf"/dev/(?:tcp|udp)/([^{NO_HOST}]+)(?:/([0-9]{{1,5}}))?")
-_BARE_IPV6 = re.compile(r"(?i)(?<![\w:.])(?<![\w)\]]\[)((?:[0-9a-f]{0,4}:){2,7}[0-9a-f.:]{0,15})(/\d{1,3})?(?![\w:])")
-_NO_AUTHORITY = re.compile(r"[/#?.]|(?i:about|data|javascript|blob|mailto|tel|urn|file|cid):")
-_LOCAL_USE = re.compile(r"(?:[<>]|-[oO]|--output|\b(?:bash|sh|python3?|perl|source|chmod \S+|rm|cat))[ =]*$")
-_SAYS_HOST = re.compile(r"(?i)(?:\s--?h|\bhost(?:name|addr)?|\b(?:server|address))(?:\s?[=:]\s?|\s{1,4})['\"]?\Z")
-# The beginning of a text in code. `rows["a.b"]` asks for a column, `closest("a.b")` for a part of a page.
-_OPENS_TEXT = re.compile(
-    r"(?i)(?:(?<!selector)(?<!selectorall)(?<!locator)(?<!closest)(?<!matches)\(|[=,:{]|(?<![\w)\]])\[)\s{0,2}[\"'`]\Z"
-)
 _NETWORK_PROGRAM = re.compile(
     rf"(?i)(?<![\w.-])(?:{'|'.join(sorted(WORDS['network programs'], reverse=True))}|getent\s+a?hosts"
     r"|git\s+(?:clone|fetch|pull|push|remote|ls-remote|submodule))(?:\.exe)?(?=\s)"
 )
-_ENDS_COMMAND = re.compile(r"[;&|\n]")
-# Words, and hosts behind a login, that begin with what the shell fills in.
-_FILLED_IN = re.compile(r"[\s@][\"']?((?:[$`]|%\w+%)\S{0,99})")
-# A quoted text is code, unless a shell reads it.
-_QUOTED = re.compile(r"\\.|\"((?:[^\"\\]|\\.)*)\"|'([^']*)'", re.DOTALL)
-_SHELL = re.compile(
-    r"\b(?:(?:ba|z|da|k|fi)?sh|su|eval|watch|xargs|parallel|script|tmux|pwsh|powershell|cmd)\b[^;&|\n]*\Z"
-)
-_QUOTES = re.compile(r"['\"]+")
-_PATH = re.compile(
-    r"(?<![^\s\"'=:(<>|;&,@`])(~[\w.-]*(?:/[^\s\"'<>|;&()`,]*)?|/[^\s\"'<>|;&()`,]+|[A-Za-z]:[\\/][^\s\"'<>|;&()`,]*|\.\.(?:[\\/][^\s\"'<>|;&()`,]*)?|[\w.-]{1,255}/[^\s\"'<>|;&()`,]*)"
-)
-_ABSOLUTE = re.compile(r"[~/\\]|[A-Za-z]:[\\/]")
-_HARMLESS = re.compile(r"/dev/(?:null|zero|stdin|stdout|stderr|tty|fd/\d+|(?:tcp|udp)/.*)")
-_PROGRAM = re.compile(r"/(?:usr/)?(?:local/)?s?bin/[\w.+-]+")
 
 
 class HostLevel(IntEnum):
@@ -109,14 +70,14 @@ def find_crossings(edge: Border, leaves: Sequence[Leaf], *, tool: str = "") -> l
 
     A tool that only writes may mention any address in what it writes: mentioning is not going there.
     """
-    only_writes = bool(tool) and (canonical_tool(tool) == "write" or not _WRITERS.isdisjoint(tool_words(tool)))
-    is_shell = bool(tool) and canonical_tool(tool) == "bash"
+    name = canonical_tool(tool) if tool else ""
+    only_writes = name == "write" or not WORDS["writing tools"].isdisjoint(tool_words(tool) if tool else ())
     findings: dict[tuple[str, str, str], Finding] = {}
     left = MAX_TEXT
     for leaf in leaves if edge else ():
         if only_writes and not WORDS["content arguments"].isdisjoint(_name_words(leaf.argument)):
             continue
-        for written, finding in _crossings_in_leaf(edge, leaf._replace(text=leaf.text[:left]), is_shell=is_shell):
+        for written, finding in _crossings_in_leaf(edge, leaf._replace(text=leaf.text[:left]), is_shell=name == "bash"):
             findings.setdefault((leaf.argument, written, finding.rule), finding)
             if len(findings) >= MAX_FINDINGS:
                 return list(findings.values())
@@ -154,12 +115,13 @@ def _readings_of_text(argument: str, text: str) -> Iterator[tuple[str, str]]:
     if (decoded := decode_percent(plain)) != plain:
         yield "percent", decoded
     # A shell drops quotes and backslashes inside a word: `ev''il.com`.
-    if re.search(r"[\\'\"^]", plain) and (sink_from_argument(argument) in ("command", "") or _connects(plain)):
-        yield "unquoted", _QUOTES.sub(_drop_inner_quotes, re.sub(r"[\\^]", "", plain))
+    may_be_run = sink_from_argument(argument) in ("command", "") or _NETWORK_PROGRAM.search(plain)
+    if may_be_run and re.search(r"[\\'\"^]", plain):
+        yield "unquoted", _P["quotes"].sub(_drop_inner_quotes, re.sub(r"[\\^]", "", plain))
     # Parsers of URLs drop tabs and line ends wherever they stand; a list of whole URLs is no such case.
     if re.search(r"[\t\r\n]", plain) and " " not in plain.strip():
         pieces = plain.split()
-        if SCHEME.match("".join(pieces)) and not all(map(SCHEME.match, pieces)):
+        if _P["scheme"].match("".join(pieces)) and not all(map(_P["scheme"].match, pieces)):
             yield "joined", "".join(pieces)
 
 
@@ -168,11 +130,6 @@ def _drop_inner_quotes(quotes: re.Match[str]) -> str:
     text, (start, end) = quotes.string, quotes.span()
     is_inside = start > 0 and end < len(text) and all(ch.isalnum() or ch in "._-" for ch in text[start - 1] + text[end])
     return "" if is_inside else quotes[0]
-
-
-def _connects(text: str) -> bool:
-    """Return whether a text names a program that connects."""
-    return _NETWORK_PROGRAM.search(text) is not None
 
 
 @lru_cache(maxsize=256)
@@ -193,9 +150,11 @@ class _ReadValue:
         self._taken = bytearray(len(text))
         self._named = not words.isdisjoint(WORDS["host arguments"])
         self._may_be_host = self._named or not words.isdisjoint(WORDS["maybe host arguments"])
+        self._is_header = not words.isdisjoint(WORDS["header arguments"])
         self._single = not re.search(r"\s", text.strip())
-        self._fetches = _connects(text)
-        is_shell = is_command and (sink_from_argument(argument) != "command" or not words.isdisjoint(_SHELL_ARGUMENTS))
+        self._fetches = _NETWORK_PROGRAM.search(text) is not None
+        is_code = sink_from_argument(argument) == "command" and words.isdisjoint(WORDS["shell arguments"])
+        is_shell = is_command and not is_code
         self._effects = _effects_of_command(text) if is_shell or self._fetches else ()
         self._levels = bytearray([self._level_for(words, is_shell=is_shell)]) * len(text)
         if is_shell or self._fetches:
@@ -203,9 +162,9 @@ class _ReadValue:
 
     def _mark_code(self) -> None:
         """Mark what is code of another language: quoted texts that no shell reads."""
-        for match in _QUOTED.finditer(self._text):
+        for match in _P["quoted"].finditer(self._text):
             inner, before = match[1] or match[2] or "", self._text[max(0, match.start() - 80) : match.start()]
-            is_run = "$(" in inner or "`" in inner or _connects(inner) or _SHELL.search(before)
+            is_run = "$(" in inner or "`" in inner or _NETWORK_PROGRAM.search(inner) or _P["shell"].search(before)
             if re.search(r"[\s(=\[]", inner) and not is_run:
                 self._levels[match.start() : match.end()] = bytes([HostLevel.CODE]) * len(match[0])
 
@@ -216,7 +175,7 @@ class _ReadValue:
             return _level_of_command(self._effects)
         is_code = self._is_command and re.search(r"[(=\[]", self._text)
         if self._single and words.isdisjoint(WORDS["other arguments"] | WORDS["content arguments"]) and not is_code:
-            is_listed = self._is_command or not words.isdisjoint(_LISTED_ARGUMENTS)
+            is_listed = self._is_command or not words.isdisjoint(WORDS["listed arguments"])
             return HostLevel.LISTED if is_listed else HostLevel.ANY
         return HostLevel.CODE if self._is_command else HostLevel.PROSE
 
@@ -239,10 +198,10 @@ class _ReadValue:
         yield from self._urls()
         yield from self._after_at()
         yield from self._relative()
-        for match in _DEVICE.finditer(self._text):
+        for match in _P["device"].finditer(self._text):
             self._take(*match.span())
             yield address_from_authority(f"{match[1]}:{match[2] or 0}", "", match[0], match.start())
-        for match in QUAD.finditer(self._text):
+        for match in _P["quad"].finditer(self._text):
             if not self._taken[match.start()]:
                 self._take(*match.span())
                 yield address_from_range(match)
@@ -257,7 +216,7 @@ class _ReadValue:
 
     def _address(self, match: re.Match[str], authority: str, port: int = 0, *, mark: str = "") -> SeenAddress:
         """Take an address with what stands behind its authority, if that begins with the mark."""
-        rest = _REST.match(self._text, match.end())
+        rest = _P["behind host"].match(self._text, match.end())
         end = rest.end() if rest and rest[0].startswith(mark) else match.end()
         self._take(match.start(), end)
         behind, written = self._text[match.end() : end], self._text[match.start() : end]
@@ -265,7 +224,7 @@ class _ReadValue:
 
     def _urls(self) -> Iterator[SeenAddress]:
         text = self._text
-        for match in _URL.finditer(text):
+        for match in _P["url"].finditer(text):
             scheme, authority = (match[1] or match[3]).lower(), match[2] if match[1] else match[4]
             # To some a third slash that leans the other way is a part of the name.
             is_plain = "\\" not in match[0][: len(match[0]) - len(authority)].partition("//")[2]
@@ -274,28 +233,28 @@ class _ReadValue:
                 yield seen
 
     def _after_at(self) -> Iterator[SeenAddress]:
-        for match in _AFTER_AT.finditer(self._text):
+        for match in _P["after at"].finditer(self._text):
             host, before = match[1].rstrip(".!"), self._text[match.start() - 1]
             # `dig @server` asks a server, `curl -d @b.txt` sends a file.
             is_file = before in "= " and host.rpartition(".")[2].lower() in FILE_ENDINGS | FILE_OR_DOMAIN_ENDINGS
             if before.isspace() and not self._fetches:
                 continue
             is_sure = (self._fetches and host[:1].isalpha() and not is_file) or host.startswith("[")
-            if is_sure or is_host_like(host) or QUAD.fullmatch(host):
+            if is_sure or is_host_like(host) or _P["quad"].fullmatch(host):
                 yield SeenAddress(machines_from_host(host), 0, "", match[0], match.start())
 
     def _relative(self) -> Iterator[SeenAddress]:
         text = self._text
-        for match in _RELATIVE.finditer(text):
+        for match in _P["relative"].finditer(text):
             authority = match[1].rstrip(".:!")
             host = host_and_port(authority)[0]
             is_share = match[0].startswith("\\") and text[match.end() : match.end() + 1] == "\\" and len(host) > 1
-            is_host = is_share or self._single or is_host_like(host) or QUAD.fullmatch(host)
+            is_host = is_share or self._single or is_host_like(host) or _P["quad"].fullmatch(host)
             if is_host and not self._taken[match.start()]:
                 yield self._address(match, authority)
 
     def _ipv6(self) -> Iterator[SeenAddress]:
-        for match in _BARE_IPV6.finditer(self._text):
+        for match in _P["bare ipv6"].finditer(self._text):
             written = match[1].rstrip(".")
             network = network_from_text(written + (match[2] or "")) if re.search(r"\d", written) else None
             if network is not None and not self._taken[match.start()]:
@@ -305,7 +264,12 @@ class _ReadValue:
                 yield SeenAddress(machines, 0, "", match[0], match.start())
 
     def _names(self) -> Iterator[SeenAddress]:
-        for match in DOTTED_NAME.finditer(self._text):
+        for match in _P["undotted"].finditer(self._text):
+            has_more = match[2] and (":" in match[2] or self._text.startswith("/", match.end()))
+            is_sure = self._fetches or (self._is_header if match[1] else self._single or has_more)
+            if is_sure and not self._taken[match.end() - 1]:
+                yield self._address(match, match[1] or match[2], mark="/")
+        for match in _P["dotted name"].finditer(self._text):
             if not self._taken[match.start()] and self._is_host(match):
                 # In a list of hosts the comma ends one.
                 yield self._address(match, match[1] + (match[2] or "").lstrip("."), mark="/")
@@ -318,7 +282,7 @@ class _ReadValue:
         last = name.rpartition(".")[2].lower()
         if last in FILE_OR_DOMAIN_ENDINGS:
             before = self._text[max(0, match.start() - 16) : match.start()]
-            is_fetched = level is HostLevel.CONNECTS and _LOCAL_USE.search(before) is None
+            is_fetched = level is HostLevel.CONNECTS and _P["local use"].search(before) is None
             # With a path behind it the name is a host.
             return is_fetched or (level >= HostLevel.LISTED and self._text.startswith("/", match.end(1)))
         if level >= HostLevel.ANY:
@@ -335,8 +299,8 @@ class _ReadValue:
         if after == "=" and level is not HostLevel.CONNECTS:
             return min(level, HostLevel.CODE)
         if level is not HostLevel.CODE:
-            return HostLevel.CONNECTS if _SAYS_HOST.search(before) else level
-        is_whole = _OPENS_TEXT.search(before) and after in (before[-1], "/", ":", "?")
+            return HostLevel.CONNECTS if _P["says host"].search(before) else level
+        is_whole = _P["opens text"].search(before) and after in (before[-1], "/", ":", "?")
         return HostLevel.LISTED if is_whole else level
 
     def _targets(self) -> Iterator[SeenAddress]:
@@ -365,10 +329,10 @@ class _ReadValue:
             if not word or self._taken[match.start()] or self._taken[match.end() - 1]:
                 continue
             # `ping 127.1`, but not `curl --max-time 2.5`.
-            is_number = ODD_NUMBER.fullmatch(word.partition(":")[0]) and not (self._fetches and before[:1] == "-")
+            is_number = _P["odd number"].fullmatch(word.partition(":")[0]) and not (self._fetches and before[:1] == "-")
             is_host = bool(is_number) and ("." in word or len(word) > 7)
             if self._named and not is_host:
-                is_host = not _NO_AUTHORITY.match(word) if self._single else is_list and "." not in word
+                is_host = not _P["no authority"].match(word) if self._single else is_list and "." not in word
             if is_host:
                 authority = re.split(r"[/\\?#]", word, maxsplit=1)[0]
                 yield address_from_authority(authority, word[len(authority) :], word, match.start())
@@ -381,9 +345,9 @@ class _ReadValue:
         done = 0
         for program in _NETWORK_PROGRAM.finditer(self._text):
             if program.start() >= done:
-                ends = _ENDS_COMMAND.search(self._text, program.end())
+                ends = _P["ends command"].search(self._text, program.end())
                 done = ends.start() if ends else len(self._text)
-                for match in _FILLED_IN.finditer(self._text, program.end(), done):
+                for match in _P["filled in"].finditer(self._text, program.end(), done):
                     # `-H "Authorization: Bearer $TOKEN"` says nothing about a host.
                     if self._levels[match.start(1)] != HostLevel.CODE:
                         yield match[1], match.start(1)
@@ -401,11 +365,11 @@ class _ReadValue:
             yield whole, 0
 
     def _paths_in_command(self) -> Iterator[tuple[str, int]]:
-        for match in _PATH.finditer(self._text):
+        for match in _P["path"].finditer(self._text):
             path, start = match[1], match.start()
             is_first = self._text[max(0, start - 99) : start].rstrip()[-1:] in ("", ";", "&", "|", "(")
-            is_run = is_first and _PROGRAM.fullmatch(path)
-            if not (self._taken[start] or is_run or _HARMLESS.fullmatch(path)) and _may_lie_elsewhere(path):
+            is_run = is_first and _P["program"].fullmatch(path)
+            if not (self._taken[start] or is_run or _P["harmless"].fullmatch(path)) and _may_lie_elsewhere(path):
                 yield path, start
 
 
@@ -419,4 +383,4 @@ def _level_of_command(effects: Sequence[Effect]) -> HostLevel:
 
 def _may_lie_elsewhere(path: str) -> bool:
     """Return whether a path is absolute, or climbs above the folder it starts in, which is not known here."""
-    return _ABSOLUTE.match(path) is not None or normalize_path(path.replace("\\", "/")).startswith("..")
+    return _P["absolute"].match(path) is not None or normalize_path(path.replace("\\", "/")).startswith("..")

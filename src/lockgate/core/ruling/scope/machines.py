@@ -14,13 +14,14 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_net
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from lockgate.core.tables import read_table, read_words
+from lockgate.core.tables import read_patterns, read_table, read_words
 from lockgate.core.text.confusables import INVISIBLE
 
 _ROWS = read_table(__package__, "names.tbl", "names", ("group", "words"))
 WORDS = {
     group: frozenset(word for other, words in _ROWS if other == group for word in words.split()) for group, _ in _ROWS
 }
+PATTERNS = read_patterns(__package__, "names.tbl")
 FILE_ENDINGS, FILE_OR_DOMAIN_ENDINGS = WORDS["files"], WORDS["files or domains"]
 PRIVATE_DOMAINS = WORDS["private"]
 COMMON_DOMAINS = PRIVATE_DOMAINS | WORDS["common"]
@@ -34,20 +35,10 @@ Network = IPv4Network | IPv6Network
 NO_HOST = r"\s/\\?#\"'<>|`,;&()"
 # Dots of other scripts, which programs that know international names take for a dot.
 DOTS = str.maketrans(dict.fromkeys("\u3002\uff0e\uff61", "."))
-SCHEME = re.compile(r"(?i)[a-z][a-z0-9+.-]{0,30}:[/\\]|(?:https?|wss?|ftps?):")
-_OCTETS = r"(?:\d{1,4}(?:-\d{1,3})?|\*)"
-QUAD = re.compile(
-    rf"(?:(?<![\w.])|(?<=\s-[A-Za-z]))(\d{{1,4}}(?:\.{_OCTETS}){{3}})(?:(/\d{{1,2}})(?![\w/])|-(\d{{1,3}}(?:\.\d{{1,3}}){{3}})|:(\d{{1,5}}))?(?![\w-]|\.\d)"
-)
-# The reading without percent signs has the whole of `%2eevil.com`.
-DOTTED_NAME = re.compile(r"(?<![\w.@/\\$%-])((?:[\w-]{1,63}\.){1,126}[^\W\d][\w-]{1,62})(\.?:(\d{1,5})\b)?(?![\w(@-])")
-ODD_NUMBER = re.compile(r"(?i)(?:0x[0-9a-f]+|\d+)(?:\.(?:0x[0-9a-f]+|\d+)){0,3}")
 
 MAX_REST = 1000
 _MAX_HOST = 1000
 _MAX_WRITTEN = 300
-_LABEL = re.compile("[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
-_NUMERIC, _NUMBER = re.compile("[0-9]+|0x[0-9a-f]*"), re.compile("0|[1-9][0-9]{0,11}|0x[0-9a-f]{1,10}")
 
 
 class AddressRange(NamedTuple):
@@ -102,12 +93,11 @@ def decode_percent(text: str) -> str:
 
 def _machine_from_name(name: str) -> Machine | None:
     labels = name.split(".")
-    if _NUMERIC.fullmatch(labels[-1]):
+    if PATTERNS["numeric"].fullmatch(labels[-1]):
         address = _ipv4_from_labels(labels)
         return AddressRange(address, address) if address is not None else None
-    if len(name) > 253 or not all(0 < len(label) <= 63 and _LABEL.fullmatch(to_punycode(label)) for label in labels):
-        return None
-    return ".".join(map(to_punycode, labels))
+    written = [to_punycode(label) if len(label) <= 63 else "" for label in labels]
+    return ".".join(written) if len(name) <= 253 and all(map(PATTERNS["label"].fullmatch, written)) else None
 
 
 def to_punycode(label: str) -> str:
@@ -117,7 +107,7 @@ def to_punycode(label: str) -> str:
 
 def _ipv4_from_labels(labels: Sequence[str]) -> IPv4Address | None:
     """Read one to four numbers, as `inet_aton` does; `010` is 8 to some programs and 10 to others, so it is none."""
-    if len(labels) > 4 or not all(map(_NUMBER.fullmatch, labels)):
+    if len(labels) > 4 or not all(map(PATTERNS["number"].fullmatch, labels)):
         return None
     *front, last = (int(label, 16 if label.startswith("0x") else 10) for label in labels)
     if any(number > 255 for number in front) or last >= 256 ** (4 - len(front)):
@@ -168,7 +158,7 @@ def address_from_authority(authority: str, rest: str, written: str, start: int, 
 
 
 def address_from_range(match: re.Match[str]) -> SeenAddress:
-    """Return the addresses that a match of `QUAD` means: one, a network, or a range such as `10.0.0.1-20`."""
+    """Return the addresses that a match of `quad` means: one, a network, or a range such as `10.0.0.1-20`."""
     octets = match[1].replace("*", "0-255").split(".")
     ends: Sequence[Address | None] = (
         _ipv4_from_labels([octet.partition("-")[0] for octet in octets]),
