@@ -212,14 +212,14 @@ class _CodeReader:
             following = self.source[match.end() : match.end() + 40]
             if match["call"] in _COMMON_WORDS and match["name"] and following[:1] in ("(", "["):
                 continue
-            line = _command_line(match, texts, following)
             if count >= _MOST_COMMANDS:
                 self.add("unreadable")
                 break
-            if line is None:
+            line, is_known = _command_line(match, texts, following)
+            if not is_known:
                 self.add("runs-program")
-                continue
-            self.read_line(line)
+            if line:
+                self.read_line(line)
 
     def read_line(self, line: str) -> None:
         from lockgate.core.ruling.effects.shell_walk import read_command  # the shell's readers use this module
@@ -238,21 +238,23 @@ class _CodeReader:
         return False
 
 
-def _command_line(match: re.Match[str], texts: dict[str, str], following: str) -> str | None:
-    """Return the command that a call starts as a line of a shell; None when it is not known."""
-    head, name = match.group(), match["name"]
-    if match["call"] is None or re.match(r"\s*(?:\+|%(?!\w)|\.\w+\()", following):
-        return None
-    words = [quote_word(_text_in(word, 1)) for word in _P["text"].finditer(match["rest"] or "")]
-    if name is not None:
+def _command_line(match: re.Match[str], texts: dict[str, str], following: str) -> tuple[str, bool]:
+    """Return the command that a call starts as a line of a shell, and whether all of it is known."""
+    head, name, is_joined = match.group(), match["name"], _P["joined"].match(following) is not None
+    has_values = is_joined or _P["holds values"].search(head) is not None
+    texts_in = [_text_in(match, 2), *(_text_in(word, 1) for word in _P["text"].finditer(match["rest"] or ""))]
+    command, *words = [_P["value"].sub("$X", text) for text in texts_in] if has_values else texts_in
+    words = list(map(quote_word, words))
+    if name is not None or match["call"] is None:
         # The interpreter itself, with a module or a file of the project after it.
-        return " ".join(["python", *words]) if name == "sys.executable" else texts.get(name)
-    command = _text_in(match, 2)
-    if re.search(r"[(\s]f['\"]", head):
-        command = re.sub(r"\{[^{}]*\}", "$X", command)
+        line = {**texts, "sys.executable": " ".join(["python", *words])}.get(name or "", "")
+        return ("", False) if is_joined else (line, line != "")
+    command += "$X" * is_joined
     # `exec "a", "b"` of Perl and Ruby has the arguments apart as well.
-    is_apart = "[" in head or _P["arguments apart"].search(head) or match["call"] in ("exec", "system")
-    return " ".join([command, *words]) if is_apart else command
+    is_apart = "[" in head or _P["arguments apart"].search(head) is not None
+    line = " ".join([command, *words]) if is_apart or match["call"] in ("exec", "system") else command
+    # A value may be any command, unless it is one argument among others.
+    return line, not is_joined and (is_apart or not has_values)
 
 
 def _spell_path(match: re.Match[str]) -> str:

@@ -48,12 +48,10 @@ def is_scratch_database(path: str) -> bool:
 
 def read_sql(text: str, argument: str = "") -> list[Effect]:
     """Return what statements would do; one that is not known may change anything."""
-    plain = _P["noise"].sub(_blank, text)
+    plain = _P["noise"].sub(r"\1\1 ", text)
     statements = [part for part in plain.split(";") if part.strip()]
     if _P["ends differ"].search(text):
-        statements += [
-            part[1] for noise in _P["noise"].findall(text) if ";" in noise for part in _P["hidden"].finditer(noise)
-        ]
+        statements += [part[1] for noise in _P["noise"].finditer(text) for part in _P["hidden"].finditer(noise[0])]
     found: dict[tuple[str, str], Effect] = {}
     is_unclear = len(statements) > MOST_STATEMENTS or _has_unclear_comment(text)
     for statement in statements[:MOST_STATEMENTS]:
@@ -81,10 +79,6 @@ def _has_unclear_comment(text: str) -> bool:
     # What nothing closes is no comment in a comment: `like 'src/*' or path like 'docs/*'`.
     is_nested = inner is not None and "*/" in text[inner.end() :]
     return is_nested or _P["comment that runs"].search(text) is not None
-
-
-def _blank(match: re.Match[str]) -> str:
-    return "''" if match.group()[0] == "'" else " "
 
 
 def _read_statement(statement: str, argument: str) -> list[Effect]:
