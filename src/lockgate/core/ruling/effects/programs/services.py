@@ -51,9 +51,6 @@ def _show_secret(use: Use, target: str) -> Output:
     return Output(Source.SECRET, target=use.walk.plain(target))
 
 
-_GRANTING_NOUNS = (["role", "assignment"], ["ad", "user"], ["ad", "sp"], ["ad", "app"])
-
-
 def finish_asks_cloud(use: Use) -> Output:
     """Ask a cloud by its service and the verb behind it; what changes its users and roles grants access."""
     words = use.operands
@@ -67,7 +64,7 @@ def finish_asks_cloud(use: Use) -> Output:
         note_settings(use.walk, use.call.arguments)
     if _has("reads-secret", verbs):
         return _show_secret(use, target)
-    is_granting = words[:2] in _GRANTING_NOUNS or words[:1] == ["iam"]
+    is_granting = FORMS["granting nouns"].match(" ".join(words))
     kind = "" if looks else "grants-access" if is_granting else "changes-service"
     if kind := next((kind for kind in _KINDS if _has(kind, verbs)), kind):
         use.walk.add(kind, target)

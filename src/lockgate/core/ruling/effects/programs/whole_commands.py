@@ -195,12 +195,6 @@ def finish_lists(use: Use) -> Output:
     return Output(Source.NONE, target=f"{path}/.." if use.row.target == "part" else path)
 
 
-def _unpacked(stream: Output) -> Output:
-    """Return what unpacking makes of a stream."""
-    is_plain = stream.source in (Source.NONE, Source.TEXT, Source.FILE)
-    return Output(Source.DECODED) if is_plain else stream
-
-
 def finish_packs(use: Use) -> Output:
     """An archive is written from files; with `extract`, the other way round."""
     names_archive = "archive" in use.row.options.values()
@@ -225,7 +219,8 @@ def finish_unpacks(use: Use) -> Output:
     walk, archive, folder = use.walk, use.value("archive") or [*use.operands, "-"][0], use.value("into")
     stream = use.call.stdin if archive == "-" else walk.read_file(archive)
     if "stdout" in use.modes:
-        return _unpacked(stream)
+        is_plain = stream.source in (Source.NONE, Source.TEXT, Source.FILE)
+        return Output(Source.DECODED) if is_plain else stream
     walk.access(folder or "./unpacked", Access.WRITE)
     if stream.source is Source.DOWNLOAD:
         walk.downloads[walk.full_path(folder or ".")] = stream.target
@@ -296,12 +291,8 @@ def finish_shows(use: Use) -> Output:
     """The files that are given, or the input, to where `out` says: all of it, a part, or changed."""
     stream = _print_files(use, use.operands) if use.output is UNKNOWN_OUTPUT else use.output
     stream = _filter_stream(use, stream)
-    if "out" not in use.values:
-        return stream
-    for path in use.values["out"]:
-        if path not in NO_FILES:
-            use.walk.write_file(path, stream)
-    return NO_OUTPUT
+    _save_files(use, [(path, stream) for path in use.values.get("out", [])])
+    return NO_OUTPUT if "out" in use.values else stream
 
 
 def _print_files(use: Use, files: list[str]) -> Output:
