@@ -63,7 +63,7 @@ def _may_load(walk: Walk, name: str, value: str) -> bool:
     if name == "LD_PRELOAD":
         return FORMS["sanitizer"].fullmatch(value) is not None
     if all(map(FORMS["system folder"].fullmatch, value.split(":"))):
-        return True
+        return FORMS["as another user"].search(walk.line) is None
     is_clean = not (walk.downloads or walk.activity.downloaded or walk.activity.is_full)
     is_build = f"LD_LIBRARY_PATH={value} " in walk.line and FORMS["runs build"].fullmatch(walk.line) is not None
     return is_clean and is_build and walk.place("build") is Place.INSIDE
