@@ -32,13 +32,17 @@ def note_package(walk: Walk, word: str, registry: str = "") -> None:
         is_ours = walk.project.has_url(address)
         _note_installed(walk, "" if is_ours else site_of_url(address) or host_of(address), "uses-package-source")
     elif registry != "go" and FORMS["package path"].match(plain):
-        path = re.sub(r"\[[\w,.\s-]*\]$", "", plain.removeprefix("file:").removeprefix("link:")) or "."
-        host = walk.download_of(walk.full_path(path))
-        is_ours = registry != "system" and walk.place(path) in (Place.INSIDE, Place.OUTSIDE)
-        _note_installed(walk, host or ("" if is_ours else path), "runs-download" if host else "uses-package-source")
+        _note_local(walk, plain, may_be_ours=registry != "system")
     elif name := plain.split("@")[0] if registry == "go" else package_in(plain):
         is_usual = FORMS["usual package"].match(f"{registry} {name}") is not None
         _note_installed(walk, "" if is_usual or is_known(walk, name, registry) else name, "installs-package")
+
+
+def _note_local(walk: Walk, plain: str, *, may_be_ours: bool) -> None:
+    path = re.sub(r"\[[\w,.\s-]*\]$", "", plain.removeprefix("file:").removeprefix("link:")) or "."
+    host = walk.download_of(walk.full_path(path))
+    is_ours = may_be_ours and walk.place(path) in (Place.INSIDE, Place.OUTSIDE)
+    _note_installed(walk, host or ("" if is_ours else path), "runs-download" if host else "uses-package-source")
 
 
 def _note_installed(walk: Walk, foreign: str, kind: str) -> None:

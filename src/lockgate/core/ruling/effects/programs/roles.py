@@ -348,7 +348,8 @@ def role_if(use: Use, value: str) -> None:
             if take is None or at == MOST_MATCHES:
                 # A mode is no target, the file behind it is; a verb is none, the whole command is.
                 targets = {"changes-permissions": use.operands[-1:], "changes-service": use.operands}
-                note_kind(use.walk, "unreadable" if take else kind, " ".join(targets.get(kind, [value])))
+                named = targets.get(kind, [match[1] if pattern.groups else value])
+                note_kind(use.walk, "unreadable" if take else kind, " ".join(named))
                 break
             take(use, match[1])
 
@@ -397,13 +398,6 @@ def role_remote(use: Use, value: str) -> None:
         use.walk.read_text(value.split("::", 1)[1])
     elif "@" in value or re.match(r"[\w.-]+:|.*://", use.walk.plain(value)):
         use.walk.add(use.detail, remote_target(use.walk, value))
-
-
-def role_author(use: Use, value: str) -> None:
-    """In whose name something is recorded, or as of when."""
-    address = re.search(r"<([^<>]+)>", value)
-    if value:
-        use.walk.add("signs-as", address.group(1) if address else value)
 
 
 # Containers

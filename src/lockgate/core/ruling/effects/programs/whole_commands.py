@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
+from collections.abc import Collection
 from itertools import takewhile
 from posixpath import splitext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lockgate.core.ruling.effects.effect import Certainty
 from lockgate.core.ruling.effects.paths import Access, is_secret, is_secret_variable, read_access
@@ -59,18 +60,21 @@ def _save_files(use: Use, files: list[tuple[str, Output]]) -> None:
 
 
 def _note_request(use: Use, address: str) -> None:
-    """Note what a request does by its method and path, as a tool does that gets both."""
+    data = {"data": [*map(use.walk.plain, use.values.get("carry", []))]}
+    for kind in _kinds_of_request(use.value("method"), use.walk.plain(address), data):
+        use.walk.add(kind, address, Certainty.LIKELY)
+
+
+def _kinds_of_request(method: str, path: str, body: dict[str, Any]) -> Collection[str]:
+    """Return what a request does by its method and path, as a tool does that gets both."""
     from lockgate.core.ruling.effects.tool_commands import kinds_of_request, name_of_request  # it uses these rows
 
-    if name := name_of_request(use.value("method"), use.walk.plain(address)):
-        for kind in kinds_of_request(name, {"data": [*map(use.walk.plain, use.values.get("carry", []))]}):
-            use.walk.add(kind, address, Certainty.LIKELY)
+    name = name_of_request(method, path)
+    return kinds_of_request(name, body) if name else ()
 
 
 def _machine_of(path: str) -> str:
     """Return the host or the bucket of a path that is not on this machine."""
-    if bucket := FORMS["bucket"].match(path):
-        return bucket[1]
     match = FORMS["remote"].match(path)
     return host_of(path) if "://" in path else match.group(1).strip("[]").lower() if match else ""
 
@@ -163,8 +167,6 @@ def _write_copy(walk: Walk, path: str, target: str, stream: Output) -> None:
 def _note_own_copies(use: Use, sources: list[str], target: str) -> None:
     """Note what a copy, with all that is below its sources, does to Lockgate's own files."""
     walk = use.walk
-    if not walk.is_near_own:
-        return
     target = walk.plain(target)
     access = {"moves": Access.DELETE, "links": Access.WRITE}.get(use.row.effect, Access.READ)
     for source in map(walk.plain, sources):
@@ -205,8 +207,6 @@ def finish_packs(use: Use) -> Output:
     walk, archive, folder, paths = use.walk, use.value("archive"), use.value("into") or use.walk.folder, use.operands
     if not names_archive:
         archive, paths = "".join(paths[:1]), paths[1:]
-    for path in paths:
-        walk.read_file(path)
     secrets = [path for path in map(walk.plain, paths) if is_secret(path, folder)]
     for path in secrets:
         walk.add("reads-secret", path)
@@ -297,8 +297,6 @@ def finish_shows(use: Use) -> Output:
 
 def _print_files(use: Use, files: list[str]) -> Output:
     walk, stdin = use.walk, use.call.stdin
-    if len(files) == 1 and files[0] != "-":
-        return walk.print_file(files[0])
     streams = [stdin if path == "-" else walk.print_file(path) for path in files] or [walk.show(stdin)]
     stream = max(streams, key=lambda stream: stream.source)
     return UNKNOWN_OUTPUT if stream.source is Source.FILE and len(streams) > 1 else stream
@@ -456,14 +454,12 @@ def finish_pushes_refs(use: Use) -> Output:
 
 def finish_asks_forge(use: Use) -> Output:
     """Call a forge's interface by its path, `gh api`: what a request by this method and path does."""
-    from lockgate.core.ruling.effects.tool_commands import kinds_of_request, name_of_request  # it uses these rows
-
     path, fields = use.first(), use.values.get("form", [])
     method = use.value("verb").upper() or ("POST" if fields else "GET")
     if method in ("GET", "HEAD") or (path == "graphql" and "mutation" not in "".join(fields)):
         return UNKNOWN_OUTPUT
     body = {name: value for name, _, value in (field.partition("=") for field in fields)}
-    kinds = kinds_of_request(name_of_request(method, f"/{path.lstrip('/')}"), body)
+    kinds = _kinds_of_request(method, f"/{path.lstrip('/')}", body)
     default = "deletes-record" if method == "DELETE" else "changes-record"
     if method != "DELETE" and any(pattern.search(path) for _, pattern in PATTERNS["forge-access"]):
         default = "grants-access"
