@@ -14,7 +14,7 @@ from lockgate.core.ruling.effects.effect import Certainty
 from lockgate.core.ruling.effects.paths import Access, is_secret_variable, read_access
 from lockgate.core.ruling.effects.program_io import MARK, NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs.options import METADATA_HOSTS, host_of, is_local
-from lockgate.core.ruling.effects.programs.program_rows import ANYWHERE, FORMS, PACKAGE, TABLE, ProgramRow
+from lockgate.core.ruling.effects.programs.program_rows import ANYWHERE, FORMS, PACKAGE, TABLE, WORDS, ProgramRow
 from lockgate.core.ruling.effects.project import Place
 from lockgate.core.tables import read_table
 
@@ -133,14 +133,11 @@ def role_upload(use: Use, value: str) -> None:
         use.values.setdefault("carry", []).append(secret)
 
 
-_METHODS = frozenset("get head options post put patch delete".split())
-
-
 def role_field(use: Use, value: str) -> None:
     """A method, an address, or a field that is sent, as HTTPie has them."""
     if use.call.stdin is not NO_OUTPUT:
         use.modes.add("sends")
-    if value.isalpha() and (value.isupper() or value in _METHODS):
+    if value.isalpha() and (value.isupper() or value in WORDS["methods of requests"]):
         use.values["method"] = [value]
     elif "url" not in use.values or "://" in value[:8]:
         use.values.setdefault("url", []).append("localhost" if value[:1] == ":" else value)
@@ -253,9 +250,6 @@ def role_printed_variable(use: Use, value: str) -> None:
 
 # Arguments of programs without a list of all their options
 
-# Programs whose addresses the service behind them knows already.
-_OWN_SERVICE = frozenset("git gh glab".split())
-
 
 def note_loose(walk: Walk, name: str, role: str, arguments: list[str], listed: Collection[str]) -> None:
     """Note what is foreign among arguments: URLs, commands, and paths outside of the project; not `listed` options."""
@@ -300,7 +294,7 @@ def _note_foreign(walk: Walk, role: str, option: str, value: str) -> None:
 def note_url(walk: Walk, name: str, role: str, url: str) -> None:
     """Note an address among the arguments of a program: what runs code of the project would load it from there."""
     host = host_of(url)
-    if host and not is_local(host) and not walk.project.has_url(url) and name not in _OWN_SERVICE:
+    if host and not is_local(host) and not walk.project.has_url(url) and name not in WORDS["know their service"]:
         walk.add("runs-download" if role in ("task", "label") else "requests", host)
 
 

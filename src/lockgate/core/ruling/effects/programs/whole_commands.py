@@ -13,7 +13,7 @@ from lockgate.core.ruling.effects.effect import Certainty
 from lockgate.core.ruling.effects.paths import Access, is_secret, is_secret_variable, read_access
 from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Output, Source
 from lockgate.core.ruling.effects.programs.options import EXECUTES, has_option, host_of, is_local, read_search
-from lockgate.core.ruling.effects.programs.program_rows import FORMS
+from lockgate.core.ruling.effects.programs.program_rows import FORMS, WORDS
 from lockgate.core.ruling.effects.programs.roles import (
     NO_FILES,
     PATTERNS,
@@ -433,17 +433,13 @@ def finish_clones_into(use: Use) -> Output:
     return UNKNOWN_OUTPUT
 
 
-# Branches that no one means by "the old branches".
-_TRUNKS = frozenset({"main", "master", "trunk", "develop", "production"})
-
-
 def finish_pushes_refs(use: Use) -> Output:
     """Push to a remote, and delete or rewrite branches there."""
     walk, refs, deletes = use.walk, use.operands[1:], "deletes" in use.modes
     remote = remote_target(walk, use.operands[0]) if use.operands else "origin"
     deleted = [walk.plain(ref).removeprefix(":") for ref in refs if deletes or (ref[0] == ":" and len(ref) > 1)]
     branches = [ref.removeprefix("refs/heads/") for ref in deleted]
-    if "forced" in use.modes or any(ref[0] == "+" for ref in refs) or not _TRUNKS.isdisjoint(branches):
+    if "forced" in use.modes or any(ref[0] == "+" for ref in refs) or not WORDS["trunks"].isdisjoint(branches):
         walk.add("rewrites-history", remote)
     # A goal that only names one of them wants no other deleted.
     for branch in [remote, *branches] if branches or deletes else ():
