@@ -31,8 +31,6 @@ _ACTS = [
 # What is written to such a path is more than a file outside of the project.
 _DOORS = {kind for kind, row in KINDS.items() if row.severity is Severity.OPENS_A_DOOR} - {"writes-outside"}
 _UNCERTAIN = frozenset({"unreadable", "unknown-act", "runs-program"})
-# Words that are calls of other things as well: `exec(open(path).read())` of Python runs no process.
-_COMMON_WORDS = frozenset(("exec", "spawn", "system", "popen"))
 
 
 def read_code(text: str, argument: str, project: Project) -> list[Effect]:
@@ -210,7 +208,7 @@ class _CodeReader:
         texts = {match[1]: _text_in(match, 2) for match in _P["assigned"].finditer(self.source)}
         for count, match in enumerate(_P["process"].finditer(self.source)):
             following = self.source[match.end() : match.end() + 400]
-            if match["call"] in _COMMON_WORDS and match["name"] and following[:1] in ("(", "["):
+            if match["name"] and _P["common word"].fullmatch(match["call"]) and following[:1] in ("(", "["):
                 continue
             if count >= _MOST_COMMANDS:
                 self.add("unreadable")

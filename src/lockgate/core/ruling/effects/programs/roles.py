@@ -55,8 +55,7 @@ class Use:
         return any(option in options for option, _ in self.options)
 
 
-# Kinds whose target says nothing.
-NO_TARGET = frozenset("commits installs-known-package runs-as-root approves-change unreadable".split())
+NO_TARGET = WORDS["kinds without a target"]
 
 
 def note_kind(walk: Walk, kind: str, target: str) -> None:

@@ -109,9 +109,6 @@ def finish_asks_cluster(use: Use) -> Output:
 # Settings that a command hands to a running service: those that switch a protection off or open it to all, and images.
 
 MOST_SETTING = 2_000
-_SETTINGS = {
-    kind: re.compile(pattern) for kind, pattern in read_table(PACKAGE, TABLE, "settings", ("setting", "pattern"))
-}
 
 
 def note_settings(walk: Walk, arguments: list[str]) -> None:
@@ -120,10 +117,10 @@ def note_settings(walk: Walk, arguments: list[str]) -> None:
         plain = walk.plain(argument)[:MOST_SETTING]
         if plain in ("--image", "--registry", "--backup-retention-period"):
             plain += f"={walk.plain(following)}"
-        for kind in ("weakens", "flag", "open"):
-            for match in _SETTINGS[kind].finditer(plain):
+        for kind in ("weakens", "weakening flag", "opens to all"):
+            for match in FORMS[kind].finditer(plain):
                 walk.add("disables-check", match.group())
-        for match in _SETTINGS["image"].finditer(plain):
+        for match in FORMS["image"].finditer(plain):
             note_image_source(walk, match.group(1))
 
 
