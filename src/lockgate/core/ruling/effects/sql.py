@@ -16,11 +16,6 @@ MOST_STATEMENTS = 64
 MOST_HEAD = 4_000
 _P = read_patterns(__package__, "sql.tbl")
 _HEADS = tuple((kind, pattern) for kind, pattern in _P.items() if kind in KINDS)
-_PLACES = {
-    **dict.fromkeys(("select", "returning"), "shown"),
-    **dict.fromkeys(("from", "join", "table", "copy"), "table"),
-    **dict.fromkeys("where group order limit having on using set values".split(), ""),
-}
 
 
 def _credential_shown(statement: str) -> str:
@@ -29,8 +24,9 @@ def _credential_shown(statement: str) -> str:
     words: list[str] = _P["word"].findall(_P["counting"].sub(" ", statement))
     for word, following in zip(words, [*words[1:], ""], strict=False):
         lower = word.lower()
-        if lower in _PLACES and before != ".":
-            place = _PLACES[lower]
+        clause = _P["clause"].fullmatch(lower) if before != "." else None
+        if clause is not None:
+            place = clause.lastgroup or ""
             shows = (shows and lower != "select") or lower in ("table", "copy", "returning")
         elif word not in "().," and following != ".":
             shows = shows or place == "shown"
