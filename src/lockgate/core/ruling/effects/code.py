@@ -31,8 +31,6 @@ _ACTS = [
 # What is written to such a path is more than a file outside of the project.
 _DOORS = {kind for kind, row in KINDS.items() if row.severity is Severity.OPENS_A_DOOR} - {"writes-outside"}
 _UNCERTAIN = frozenset({"unreadable", "unknown-act", "runs-program"})
-# Words that are calls of other things as well: `exec(open(path).read())` of Python runs no process.
-_COMMON_WORDS = frozenset(("exec", "spawn", "system", "popen"))
 
 
 def read_code(text: str, argument: str, project: Project) -> list[Effect]:
@@ -209,8 +207,8 @@ class _CodeReader:
         """Read the commands of processes that are started; one that is not a text of this source is a guess."""
         texts = {match[1]: _text_in(match, 2) for match in _P["assigned"].finditer(self.source)}
         for count, match in enumerate(_P["process"].finditer(self.source)):
-            following = self.source[match.end() : match.end() + 40]
-            if match["call"] in _COMMON_WORDS and match["name"] and following[:1] in ("(", "["):
+            following = self.source[match.end() : match.end() + 400]
+            if match["name"] and _P["common word"].fullmatch(match["call"]) and following[:1] in ("(", "["):
                 continue
             if count >= _MOST_COMMANDS:
                 self.add("unreadable")
@@ -240,21 +238,27 @@ class _CodeReader:
 
 def _command_line(match: re.Match[str], texts: dict[str, str], following: str) -> tuple[str, bool]:
     """Return the command that a call starts as a line of a shell, and whether all of it is known."""
-    head, name, is_joined = match.group(), match["name"], _P["joined"].match(following) is not None
-    has_values = is_joined or _P["holds values"].search(head) is not None
-    texts_in = [_text_in(match, 2), *(_text_in(word, 1) for word in _P["text"].finditer(match["rest"] or ""))]
-    command, *words = [_P["value"].sub("$X", text) for text in texts_in] if has_values else texts_in
-    words = list(map(quote_word, words))
+    head, name, joined = match.group(), match["name"], _P["joined"].match(following)
+    has_values = joined is not None or _P["holds values"].search(head) is not None
+    command, *words = _texts_of_call(match, joined[0] if joined else "", has_values=has_values)
     if name is not None or match["call"] is None:
         # The interpreter itself, with a module or a file of the project after it.
-        line = " ".join(["python", *words]) if name == "sys.executable" else texts.get(name or "", "")
-        return ("", False) if is_joined else (line, line != "")
-    command += "$X" * is_joined
+        line = {**texts, "sys.executable": " ".join(["python", *words])}.get(name or "", "")
+        return ("", False) if joined else (line, line != "")
     # `exec "a", "b"` of Perl and Ruby has the arguments apart as well.
     is_apart = "[" in head or _P["arguments apart"].search(head) is not None
     line = " ".join([command, *words]) if is_apart or match["call"] in ("exec", "system") else command
     # A value may be any command, unless it is one argument among others.
-    return line, not is_joined and (is_apart or not has_values)
+    return line, joined is None and (is_apart or not has_values)
+
+
+def _texts_of_call(match: re.Match[str], joined: str, *, has_values: bool) -> list[str]:
+    """Return the command of a call, with what is joined to it, and its other texts as words; `$X` is a value."""
+    parts = [_text_in(part, 1) or "$X" for part in _P["joined part"].finditer(joined)]
+    texts = ["".join([_text_in(match, 2), *parts])]
+    texts += [_text_in(word, 1) for word in _P["text"].finditer(match["rest"] or "")]
+    texts = [_P["value"].sub("$X", text) for text in texts] if has_values else texts
+    return [texts[0], *map(quote_word, texts[1:])]
 
 
 def _spell_path(match: re.Match[str]) -> str:

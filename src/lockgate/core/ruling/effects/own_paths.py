@@ -18,6 +18,8 @@ from enum import StrEnum
 from fnmatch import fnmatchcase, translate
 from functools import lru_cache
 from ipaddress import IPv6Address
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -110,14 +112,12 @@ def _near_pattern(home: str, own_folders: tuple[str, ...], ports: tuple[int, ...
     for folder in (home, *own_folders):
         path = _P["home"].sub("", normalize_path(folder.replace("\\", "/")).casefold(), count=1)
         names.add(path.strip("/").rpartition(":/")[2].partition("/")[0])
-    letters = sorted({name[0] for name in names if name})
     # By their first letters, so that one step tells most places of a text apart.
-    words = [f"{re.escape(letter)}(?:{_any_of(names, letter)})" for letter in letters]
+    words = [
+        f"{re.escape(letter)}(?:{'|'.join(re.escape(name[1:]) for name in group)})"
+        for letter, group in groupby(sorted(filter(None, names)), itemgetter(0))
+    ]
     return re.compile("|".join((*words, _P["near"].pattern)))
-
-
-def _any_of(names: Iterable[str], letter: str) -> str:
-    return "|".join(re.escape(name[1:]) for name in sorted(names) if name.startswith(letter))
 
 
 @lru_cache(maxsize=1024)

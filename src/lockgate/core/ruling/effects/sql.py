@@ -16,11 +16,6 @@ MOST_STATEMENTS = 64
 MOST_HEAD = 4_000
 _P = read_patterns(__package__, "sql.tbl")
 _HEADS = tuple((kind, pattern) for kind, pattern in _P.items() if kind in KINDS)
-_PLACES = {
-    **dict.fromkeys(("select", "returning"), "shown"),
-    **dict.fromkeys(("from", "join", "table", "copy"), "table"),
-    **dict.fromkeys("where group order limit having on using set values".split(), ""),
-}
 
 
 def _credential_shown(statement: str) -> str:
@@ -29,8 +24,9 @@ def _credential_shown(statement: str) -> str:
     words: list[str] = _P["word"].findall(_P["counting"].sub(" ", statement))
     for word, following in zip(words, [*words[1:], ""], strict=False):
         lower = word.lower()
-        if lower in _PLACES and before != ".":
-            place = _PLACES[lower]
+        clause = _P["clause"].fullmatch(lower) if before != "." else None
+        if clause is not None:
+            place = clause.lastgroup or ""
             shows = (shows and lower != "select") or lower in ("table", "copy", "returning")
         elif word not in "().," and following != ".":
             shows = shows or place == "shown"
@@ -48,12 +44,10 @@ def is_scratch_database(path: str) -> bool:
 
 def read_sql(text: str, argument: str = "") -> list[Effect]:
     """Return what statements would do; one that is not known may change anything."""
-    plain = _P["noise"].sub(lambda match: "''" if match[0][0] == "'" else " ", text)
+    plain = _P["noise"].sub(r"\1\1 ", text)
     statements = [part for part in plain.split(";") if part.strip()]
     if _P["ends differ"].search(text):
-        statements += [
-            part[1] for noise in _P["noise"].findall(text) if ";" in noise for part in _P["hidden"].finditer(noise)
-        ]
+        statements += [part[1] for noise in _P["noise"].finditer(text) for part in _P["hidden"].finditer(noise[0])]
     found: dict[tuple[str, str], Effect] = {}
     is_unclear = len(statements) > MOST_STATEMENTS or _has_unclear_comment(text)
     for statement in statements[:MOST_STATEMENTS]:

@@ -40,6 +40,7 @@ from lockgate.core.ruling.effects.project import NO_PROJECT
         ("LD_LIBRARY_PATH=build /tmp/x/a", ("installs-hook", "build")),
         ("LD_LIBRARY_PATH=build sh -c 'cd /tmp/x\nls'", ("installs-hook", "build")),
         ("tar xf evil.tgz && LD_LIBRARY_PATH=lib sudo -E ls", ("installs-hook", "lib")),
+        ("LD_LIBRARY_PATH=/opt/x sudo -E ls", ("installs-hook", "/opt/x")),
         ("tar xf evil.tgz\nLD_LIBRARY_PATH=build ./build/a", ("installs-hook", "build")),
         ("LD_LIBRARY_PATH=/usr/lib LD_LIBRARY_PATH=/tmp/x ls", ("installs-hook", "/tmp/x")),
         ("LD_LIBRARY_PATH=/usr/lib env LD_LIBRARY_PATH=build ls", ("installs-hook", "build")),

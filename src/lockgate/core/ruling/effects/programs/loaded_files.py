@@ -17,7 +17,7 @@ from lockgate.core.ruling.effects.activity import NO_ACTIVITY, Content
 from lockgate.core.ruling.effects.code import MOST_CHARACTERS, read_code
 from lockgate.core.ruling.effects.effect import Certainty, Effect, Severity
 from lockgate.core.ruling.effects.program_io import Invocation
-from lockgate.core.ruling.effects.programs.program_rows import find_row
+from lockgate.core.ruling.effects.programs.program_rows import WORDS, find_row
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.sql import read_sql
 from lockgate.core.tables import read_patterns, read_table
@@ -33,12 +33,7 @@ LOADS = {
     for programs, files, sort in read_table(__package__, _TABLE, "loads", ("programs", "files", "lines"))
     for program in programs.split()
 }
-RUN_NO_FILE = frozenset(
-    name for (names,) in read_table(__package__, _TABLE, "runs no file", ("programs",)) for name in names.split()
-)
-_ACTS = frozenset(
-    kind for (kinds,) in read_table(__package__, _TABLE, "acts of loaded code", ("kinds",)) for kind in kinds.split()
-)
+RUN_NO_FILE = WORDS["run no file"]
 _RUNS_CODE = frozenset(("runs-project-task", "computes"))
 _MOST_LINE, _MOST_LINES, _MOST_FILES, _MOST_SECTIONS = 2000, 64, 64, 200
 
@@ -80,7 +75,7 @@ def _effects_of(path: str, content: Content, argument: str, project: Project) ->
 
 
 def _acts_on_machine(effect: Effect) -> bool:
-    return effect.kind in _ACTS and _P["place"].match(effect.target) is not None
+    return effect.kind in WORDS["acts of loaded code"] and _P["place"].match(effect.target) is not None
 
 
 @lru_cache(maxsize=128)

@@ -26,45 +26,33 @@ PUBLIC_SOURCES = WORDS["public sources"]
 def note_package(walk: Walk, word: str, registry: str = "") -> None:
     """Note the installation of one package, as a package manager spells it, from the manager's registry."""
     plain = without_alias(walk.plain(word))
-    if registry == "go":
-        # Go names a package by its address.
-        plain = plain.split("@")[0]
-        is_common = FORMS["go path"].match(plain) or plain.rstrip("/").rpartition("/")[2] in COMMON_TOOLS
-        _note_named(walk, plain, is_known=bool(is_common) or is_known(walk, plain, registry))
-    elif registry == "system" and "://" not in plain:
-        if FORMS["system package path"].match(plain):
-            _note_local(walk, plain, may_be_ours=False)
-        else:
-            is_header = FORMS["headers"].fullmatch(plain) is not None
-            _note_named(walk, package_in(plain), is_known=is_header or is_known(walk, plain))
-    elif address := repository_address(plain):
-        if walk.project.has_url(address):
-            walk.add("installs-known-package")
-        else:
-            walk.add("uses-package-source", site_of_url(address) or host_of(address))
-    elif FORMS["package path"].match(plain):
-        path = re.sub(r"\[[\w,.\s-]*\]$", "", plain.removeprefix("file:").removeprefix("link:")) or "."
-        _note_local(walk, path, may_be_ours=True)
-    elif name := package_in(plain):
-        _note_named(walk, name, is_known=is_known(walk, name, registry))
+    # Go names a package by its address, a system by a name or a file.
+    has_address = "://" in plain if registry == "system" else registry != "go"
+    if has_address and (address := repository_address(plain)):
+        is_ours = walk.project.has_url(address)
+        _note_installed(walk, "" if is_ours else site_of_url(address) or host_of(address), "uses-package-source")
+    elif registry != "go" and FORMS["package path"].match(plain):
+        _note_local(walk, plain, may_be_ours=registry != "system")
+    elif name := plain.split("@")[0] if registry == "go" else package_in(plain):
+        is_usual = FORMS["usual package"].match(f"{registry} {name}") is not None
+        _note_installed(walk, "" if is_usual or is_known(walk, name, registry) else name, "installs-package")
+
+
+def _note_local(walk: Walk, plain: str, *, may_be_ours: bool) -> None:
+    path = re.sub(r"\[[\w,.\s-]*\]$", "", plain.removeprefix("file:").removeprefix("link:")) or "."
+    host = walk.download_of(walk.full_path(path))
+    is_ours = may_be_ours and walk.place(path) in (Place.INSIDE, Place.OUTSIDE)
+    _note_installed(walk, host or ("" if is_ours else path), "runs-download" if host else "uses-package-source")
+
+
+def _note_installed(walk: Walk, foreign: str, kind: str) -> None:
+    """Note a package by the foreign name, path or host that it comes from, if it has one."""
+    walk.add(kind if foreign else "installs-known-package", foreign)
 
 
 def without_alias(word: str) -> str:
     """Return a package as its registry or its repository calls it."""
     return FORMS["registry"].sub("", FORMS["package alias"].sub("", word.strip(), count=1), count=1)
-
-
-def _note_named(walk: Walk, name: str, *, is_known: bool) -> None:
-    walk.add("installs-known-package" if is_known else "installs-package", "" if is_known else name)
-
-
-def _note_local(walk: Walk, path: str, *, may_be_ours: bool) -> None:
-    if host := walk.download_of(walk.full_path(path)):
-        walk.add("runs-download", host)
-    elif may_be_ours and walk.place(path) in (Place.INSIDE, Place.OUTSIDE):
-        walk.add("installs-known-package")
-    else:
-        walk.add("uses-package-source", path)
 
 
 def repository_address(plain: str) -> str:
@@ -85,7 +73,8 @@ def is_known(walk: Walk, name: str, registry: str = "") -> bool:
     Of a name with a scope, only the makers of the scope can publish it.
     """
     scope, slash, _ = name.partition("/")
-    if walk.project.has_package(name, registry) or package_name(name) in COMMON_TOOLS:
+    called = name.rstrip("/").rpartition("/")[2] if registry == "go" else package_name(name)
+    if walk.project.has_package(name, registry.replace("system", "")) or called in COMMON_TOOLS:
         return True
     used = (package.removeprefix("npm:").startswith(f"{scope}/") for package in walk.project.packages)
     return bool(slash) and scope[:1] == "@" and (scope in COMMON_TOOLS or any(used))

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.effect import Certainty
 from lockgate.core.ruling.effects.paths import Access, is_secret_variable, read_access
 from lockgate.core.ruling.effects.program_io import MARK, NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs.options import METADATA_HOSTS, host_of, is_local
-from lockgate.core.ruling.effects.programs.program_rows import ANYWHERE, FORMS, PACKAGE, TABLE, ProgramRow
+from lockgate.core.ruling.effects.programs.program_rows import ANYWHERE, FORMS, PACKAGE, TABLE, WORDS, ProgramRow
 from lockgate.core.ruling.effects.project import Place
 from lockgate.core.tables import read_table
 
@@ -21,32 +22,25 @@ if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
 
 
+@dataclass(slots=True)
 class Use:
     """One command line of a program, while the roles of its row read it."""
 
-    __slots__ = (
-        "call", "detail", "folder", "modes", "operands", "option", "options", "output", "rest", "row", "values", "walk",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        walk: Walk,
-        call: Invocation,
-        row: ProgramRow,
-        options: list[tuple[str, str]],
-        operands: list[str],
-        rest: list[str],
-    ) -> None:
-        self.walk, self.call, self.row = walk, call, row
-        self.options, self.operands, self.rest = options, operands, rest
-        # Of the role that is being read: what stands behind its dot (the `npm` of `pkg.npm`), and its option.
-        self.detail = self.option = ""
-        # Where the shell is, if the program works in another folder.
-        self.folder: str | None = None
-        # Options without a value, by their `?` roles, and the values of roles that only the end of the command reads.
-        self.modes: set[str] = set()
-        self.values: dict[str, list[str]] = {}
-        self.output: Output = UNKNOWN_OUTPUT
+    walk: Walk
+    call: Invocation
+    row: ProgramRow
+    options: list[tuple[str, str]]
+    operands: list[str]
+    rest: list[str]
+    # Of the role that is being read: what stands behind its dot (the `npm` of `pkg.npm`), and its option.
+    detail: str = ""
+    option: str = ""
+    # Where the shell is, if the program works in another folder.
+    folder: str | None = None
+    # Options without a value, by their `?` roles, and the values of roles that only the end of the command reads.
+    modes: set[str] = field(default_factory=set)
+    values: dict[str, list[str]] = field(default_factory=dict)
+    output: Output = UNKNOWN_OUTPUT
 
     def first(self) -> str:
         """Return the first operand, or the program's name."""
@@ -61,8 +55,7 @@ class Use:
         return any(option in options for option, _ in self.options)
 
 
-# Kinds whose target says nothing.
-NO_TARGET = frozenset("commits installs-known-package runs-as-root approves-change unreadable".split())
+NO_TARGET = WORDS["kinds without a target"]
 
 
 def note_kind(walk: Walk, kind: str, target: str) -> None:
@@ -139,14 +132,11 @@ def role_upload(use: Use, value: str) -> None:
         use.values.setdefault("carry", []).append(secret)
 
 
-_METHODS = frozenset("get head options post put patch delete".split())
-
-
 def role_field(use: Use, value: str) -> None:
     """A method, an address, or a field that is sent, as HTTPie has them."""
     if use.call.stdin is not NO_OUTPUT:
         use.modes.add("sends")
-    if value.isalpha() and (value.isupper() or value in _METHODS):
+    if value.isalpha() and (value.isupper() or value in WORDS["methods of requests"]):
         use.values["method"] = [value]
     elif "url" not in use.values or "://" in value[:8]:
         use.values.setdefault("url", []).append("localhost" if value[:1] == ":" else value)
@@ -259,9 +249,6 @@ def role_printed_variable(use: Use, value: str) -> None:
 
 # Arguments of programs without a list of all their options
 
-# Programs whose addresses the service behind them knows already.
-_OWN_SERVICE = frozenset("git gh glab".split())
-
 
 def note_loose(walk: Walk, name: str, role: str, arguments: list[str], listed: Collection[str]) -> None:
     """Note what is foreign among arguments: URLs, commands, and paths outside of the project; not `listed` options."""
@@ -306,7 +293,7 @@ def _note_foreign(walk: Walk, role: str, option: str, value: str) -> None:
 def note_url(walk: Walk, name: str, role: str, url: str) -> None:
     """Note an address among the arguments of a program: what runs code of the project would load it from there."""
     host = host_of(url)
-    if host and not is_local(host) and not walk.project.has_url(url) and name not in _OWN_SERVICE:
+    if host and not is_local(host) and not walk.project.has_url(url) and name not in WORDS["know their service"]:
         walk.add("runs-download" if role in ("task", "label") else "requests", host)
 
 
@@ -354,7 +341,8 @@ def role_if(use: Use, value: str) -> None:
             if take is None or at == MOST_MATCHES:
                 # A mode is no target, the file behind it is; a verb is none, the whole command is.
                 targets = {"changes-permissions": use.operands[-1:], "changes-service": use.operands}
-                note_kind(use.walk, "unreadable" if take else kind, " ".join(targets.get(kind, [value])))
+                named = targets.get(kind, [match[1] if pattern.groups else value])
+                note_kind(use.walk, "unreadable" if take else kind, " ".join(named))
                 break
             take(use, match[1])
 
@@ -403,13 +391,6 @@ def role_remote(use: Use, value: str) -> None:
         use.walk.read_text(value.split("::", 1)[1])
     elif "@" in value or re.match(r"[\w.-]+:|.*://", use.walk.plain(value)):
         use.walk.add(use.detail, remote_target(use.walk, value))
-
-
-def role_author(use: Use, value: str) -> None:
-    """In whose name something is recorded, or as of when."""
-    address = re.search(r"<([^<>]+)>", value)
-    if value:
-        use.walk.add("signs-as", address.group(1) if address else value)
 
 
 # Containers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.activity import WRITES
@@ -22,10 +23,10 @@ from lockgate.core.ruling.effects.program_io import (
     Source,
 )
 from lockgate.core.ruling.effects.programs.loaded_files import language_of
-from lockgate.core.ruling.effects.programs.options import has_option, plain_words
+from lockgate.core.ruling.effects.programs.options import has_option, plain_words, program_after
 from lockgate.core.ruling.effects.programs.packages import note_package
 from lockgate.core.ruling.effects.programs.program_rows import FORMS, WORDS, find_row
-from lockgate.core.ruling.effects.programs.roles import Use, note_loose, note_sent, note_url, run_command
+from lockgate.core.ruling.effects.programs.roles import Use, note_loose, note_sent, note_url, role_if, run_command
 from lockgate.core.ruling.effects.project import Place
 
 if TYPE_CHECKING:
@@ -37,14 +38,6 @@ def role_sh(use: Use, value: str) -> None:
     command = value.removeprefix("exec=")
     if command and not FORMS["compresses"].match(command):
         run_command(use.walk, command)
-
-
-def role_edit(use: Use, value: str) -> None:
-    """A file that is opened for writing, or what is typed behind `+`."""
-    if value[:1] != "+":
-        use.walk.access(value, Access.WRITE)
-    elif not value[1:].isdigit():
-        use.walk.add_unreadable()
 
 
 def role_alias(use: Use, value: str) -> None:
@@ -103,6 +96,17 @@ def rest_program(use: Use, words: list[str]) -> Output:
     if use.detail:
         use.walk.add(use.detail, use.call.name)
     return use.walk.run_program(words, use.call.stdin) if words else use.output
+
+
+def rest_tool_program(use: Use, words: list[str]) -> Output:
+    """A program behind `--`, or behind words with `@`: tools that it gets, which the pattern behind the dot reads."""
+    before, tools = use.call.arguments[: -len(words)] if words else [], list[str]()
+    if "--" not in before:
+        tools = words[: words.index("--")] if "--" in words else [*takewhile(lambda word: "@" in word, words)]
+    for tool in tools:
+        role_if(use, tool)
+    use.detail = ""
+    return rest_program(use, program_after(words[len(tools) :], frozenset()))
 
 
 def rest_environment(use: Use, words: list[str]) -> Output:

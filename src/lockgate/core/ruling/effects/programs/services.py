@@ -51,9 +51,6 @@ def _show_secret(use: Use, target: str) -> Output:
     return Output(Source.SECRET, target=use.walk.plain(target))
 
 
-_GRANTING_NOUNS = (["role", "assignment"], ["ad", "user"], ["ad", "sp"], ["ad", "app"])
-
-
 def finish_asks_cloud(use: Use) -> Output:
     """Ask a cloud by its service and the verb behind it; what changes its users and roles grants access."""
     words = use.operands
@@ -67,7 +64,7 @@ def finish_asks_cloud(use: Use) -> Output:
         note_settings(use.walk, use.call.arguments)
     if _has("reads-secret", verbs):
         return _show_secret(use, target)
-    is_granting = words[:2] in _GRANTING_NOUNS or words[:1] == ["iam"]
+    is_granting = FORMS["granting nouns"].match(" ".join(words))
     kind = "" if looks else "grants-access" if is_granting else "changes-service"
     if kind := next((kind for kind in _KINDS if _has(kind, verbs)), kind):
         use.walk.add(kind, target)
@@ -112,9 +109,6 @@ def finish_asks_cluster(use: Use) -> Output:
 # Settings that a command hands to a running service: those that switch a protection off or open it to all, and images.
 
 MOST_SETTING = 2_000
-_SETTINGS = {
-    kind: re.compile(pattern) for kind, pattern in read_table(PACKAGE, TABLE, "settings", ("setting", "pattern"))
-}
 
 
 def note_settings(walk: Walk, arguments: list[str]) -> None:
@@ -123,10 +117,10 @@ def note_settings(walk: Walk, arguments: list[str]) -> None:
         plain = walk.plain(argument)[:MOST_SETTING]
         if plain in ("--image", "--registry", "--backup-retention-period"):
             plain += f"={walk.plain(following)}"
-        for kind in ("weakens", "flag", "open"):
-            for match in _SETTINGS[kind].finditer(plain):
+        for kind in ("weakens", "weakening flag", "opens to all"):
+            for match in FORMS[kind].finditer(plain):
                 walk.add("disables-check", match.group())
-        for match in _SETTINGS["image"].finditer(plain):
+        for match in FORMS["image"].finditer(plain):
             note_image_source(walk, match.group(1))
 
 

@@ -23,8 +23,6 @@ _LISTED = {
 }
 _COMMANDS, _LOADS = _LISTED.pop("commands"), _LISTED.pop("loads")
 _KINDS = {name: kind for kind, names in _LISTED.items() for name in names}
-_HARMLESS_VALUES = frozenset(("", *"true false 0 1 cat less : vi vim nano".split()))
-_TLS, _OFF = frozenset("NODE_TLS_REJECT_UNAUTHORIZED GIT_SSL_NO_VERIFY PYTHONHTTPSVERIFY".split()), ("0", "false", "no")
 
 
 def note_variable(walk: Walk, name: str, value: str) -> None:
@@ -51,10 +49,9 @@ def _note_kind(walk: Walk, kind: str, name: str, value: str) -> None:
         if host and not is_local(host) and not walk.project.has_host(host) and (is_address or kind != "sends-data"):
             walk.add(kind, host)
     elif kind == "disables-check":
-        # Two of the checks of certificates are switched off, one is not done.
-        if name not in _TLS or (value in _OFF) is not (name == "GIT_SSL_NO_VERIFY"):
+        if not FORMS["check stays on"].fullmatch(f"{name}={value}"):
             walk.add(kind, name)
-    elif value not in _HARMLESS_VALUES and not (name[:3] == "LD_" and _may_load(walk, name, value)):
+    elif not FORMS["harmless value"].fullmatch(value) and not (name[:3] == "LD_" and _may_load(walk, name, value)):
         walk.add(kind, value)
 
 
@@ -63,7 +60,7 @@ def _may_load(walk: Walk, name: str, value: str) -> bool:
     if name == "LD_PRELOAD":
         return FORMS["sanitizer"].fullmatch(value) is not None
     if all(map(FORMS["system folder"].fullmatch, value.split(":"))):
-        return True
+        return FORMS["as another user"].search(walk.line) is None
     is_clean = not (walk.downloads or walk.activity.downloaded or walk.activity.is_full)
     is_build = f"LD_LIBRARY_PATH={value} " in walk.line and FORMS["runs build"].fullmatch(walk.line) is not None
     return is_clean and is_build and walk.place("build") is Place.INSIDE

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
+from collections.abc import Collection
 from itertools import takewhile
 from posixpath import splitext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lockgate.core.ruling.effects.effect import Certainty
 from lockgate.core.ruling.effects.paths import Access, is_secret, is_secret_variable, read_access
 from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Output, Source
 from lockgate.core.ruling.effects.programs.options import EXECUTES, has_option, host_of, is_local, read_search
-from lockgate.core.ruling.effects.programs.program_rows import FORMS
+from lockgate.core.ruling.effects.programs.program_rows import FORMS, WORDS
 from lockgate.core.ruling.effects.programs.roles import (
     NO_FILES,
     PATTERNS,
@@ -59,18 +60,21 @@ def _save_files(use: Use, files: list[tuple[str, Output]]) -> None:
 
 
 def _note_request(use: Use, address: str) -> None:
-    """Note what a request does by its method and path, as a tool does that gets both."""
+    data = {"data": [*map(use.walk.plain, use.values.get("carry", []))]}
+    for kind in _kinds_of_request(use.value("method"), use.walk.plain(address), data):
+        use.walk.add(kind, address, Certainty.LIKELY)
+
+
+def _kinds_of_request(method: str, path: str, body: dict[str, Any]) -> Collection[str]:
+    """Return what a request does by its method and path, as a tool does that gets both."""
     from lockgate.core.ruling.effects.tool_commands import kinds_of_request, name_of_request  # it uses these rows
 
-    if name := name_of_request(use.value("method"), use.walk.plain(address)):
-        for kind in kinds_of_request(name, {"data": [*map(use.walk.plain, use.values.get("carry", []))]}):
-            use.walk.add(kind, address, Certainty.LIKELY)
+    name = name_of_request(method, path)
+    return kinds_of_request(name, body) if name else ()
 
 
 def _machine_of(path: str) -> str:
     """Return the host or the bucket of a path that is not on this machine."""
-    if bucket := FORMS["bucket"].match(path):
-        return bucket[1]
     match = FORMS["remote"].match(path)
     return host_of(path) if "://" in path else match.group(1).strip("[]").lower() if match else ""
 
@@ -193,12 +197,6 @@ def finish_lists(use: Use) -> Output:
     return Output(Source.NONE, target=f"{path}/.." if use.row.target == "part" else path)
 
 
-def _unpacked(stream: Output) -> Output:
-    """Return what unpacking makes of a stream."""
-    is_plain = stream.source in (Source.NONE, Source.TEXT, Source.FILE)
-    return Output(Source.DECODED) if is_plain else stream
-
-
 def finish_packs(use: Use) -> Output:
     """An archive is written from files; with `extract`, the other way round."""
     names_archive = "archive" in use.row.options.values()
@@ -209,8 +207,6 @@ def finish_packs(use: Use) -> Output:
     walk, archive, folder, paths = use.walk, use.value("archive"), use.value("into") or use.walk.folder, use.operands
     if not names_archive:
         archive, paths = "".join(paths[:1]), paths[1:]
-    for path in paths:
-        walk.read_file(path)
     secrets = [path for path in map(walk.plain, paths) if is_secret(path, folder)]
     for path in secrets:
         walk.add("reads-secret", path)
@@ -223,7 +219,8 @@ def finish_unpacks(use: Use) -> Output:
     walk, archive, folder = use.walk, use.value("archive") or [*use.operands, "-"][0], use.value("into")
     stream = use.call.stdin if archive == "-" else walk.read_file(archive)
     if "stdout" in use.modes:
-        return _unpacked(stream)
+        is_plain = stream.source in (Source.NONE, Source.TEXT, Source.FILE)
+        return Output(Source.DECODED) if is_plain else stream
     walk.access(folder or "./unpacked", Access.WRITE)
     if stream.source is Source.DOWNLOAD:
         walk.downloads[walk.full_path(folder or ".")] = stream.target
@@ -294,18 +291,12 @@ def finish_shows(use: Use) -> Output:
     """The files that are given, or the input, to where `out` says: all of it, a part, or changed."""
     stream = _print_files(use, use.operands) if use.output is UNKNOWN_OUTPUT else use.output
     stream = _filter_stream(use, stream)
-    if "out" not in use.values:
-        return stream
-    for path in use.values["out"]:
-        if path not in NO_FILES:
-            use.walk.write_file(path, stream)
-    return NO_OUTPUT
+    _save_files(use, [(path, stream) for path in use.values.get("out", [])])
+    return NO_OUTPUT if "out" in use.values else stream
 
 
 def _print_files(use: Use, files: list[str]) -> Output:
     walk, stdin = use.walk, use.call.stdin
-    if len(files) == 1 and files[0] != "-":
-        return walk.print_file(files[0])
     streams = [stdin if path == "-" else walk.print_file(path) for path in files] or [walk.show(stdin)]
     stream = max(streams, key=lambda stream: stream.source)
     return UNKNOWN_OUTPUT if stream.source is Source.FILE and len(streams) > 1 else stream
@@ -442,17 +433,13 @@ def finish_clones_into(use: Use) -> Output:
     return UNKNOWN_OUTPUT
 
 
-# Branches that no one means by "the old branches".
-_TRUNKS = frozenset({"main", "master", "trunk", "develop", "production"})
-
-
 def finish_pushes_refs(use: Use) -> Output:
     """Push to a remote, and delete or rewrite branches there."""
     walk, refs, deletes = use.walk, use.operands[1:], "deletes" in use.modes
     remote = remote_target(walk, use.operands[0]) if use.operands else "origin"
     deleted = [walk.plain(ref).removeprefix(":") for ref in refs if deletes or (ref[0] == ":" and len(ref) > 1)]
     branches = [ref.removeprefix("refs/heads/") for ref in deleted]
-    if "forced" in use.modes or any(ref[0] == "+" for ref in refs) or not _TRUNKS.isdisjoint(branches):
+    if "forced" in use.modes or any(ref[0] == "+" for ref in refs) or not WORDS["trunks"].isdisjoint(branches):
         walk.add("rewrites-history", remote)
     # A goal that only names one of them wants no other deleted.
     for branch in [remote, *branches] if branches or deletes else ():
@@ -463,14 +450,12 @@ def finish_pushes_refs(use: Use) -> Output:
 
 def finish_asks_forge(use: Use) -> Output:
     """Call a forge's interface by its path, `gh api`: what a request by this method and path does."""
-    from lockgate.core.ruling.effects.tool_commands import kinds_of_request, name_of_request  # it uses these rows
-
     path, fields = use.first(), use.values.get("form", [])
     method = use.value("verb").upper() or ("POST" if fields else "GET")
     if method in ("GET", "HEAD") or (path == "graphql" and "mutation" not in "".join(fields)):
         return UNKNOWN_OUTPUT
     body = {name: value for name, _, value in (field.partition("=") for field in fields)}
-    kinds = kinds_of_request(name_of_request(method, f"/{path.lstrip('/')}"), body)
+    kinds = _kinds_of_request(method, f"/{path.lstrip('/')}", body)
     default = "deletes-record" if method == "DELETE" else "changes-record"
     if method != "DELETE" and any(pattern.search(path) for _, pattern in PATTERNS["forge-access"]):
         default = "grants-access"
