@@ -61,14 +61,13 @@ def _is_keylike(body: str, *, strict: bool) -> bool:
 
 # --- long runs: unknown keys, encoded secrets, bytes
 
-_DATA_URI = re.compile(r"data:[a-z]{1,16}/[a-z0-9.+-]{1,64}[a-z0-9=;+-]{0,64}$", re.IGNORECASE)
 MAX_RUN_CHARACTERS = 65_536
 
 
 def find_runs(
     text: str, marks: frozenset[str], inside: Callable[[str], Iterator[SensitiveSpan]] | None
 ) -> Iterator[SensitiveSpan]:
-    """Yield generated keys of no known shape, bytes of media, and what `inside` finds in a run that decodes to text.
+    """Yield generated keys of no known shape, and what `inside` finds in a run that decodes to text.
 
     A run with other text stays: the verifier should see that it is there. Without `inside` no run is decoded.
     """
@@ -76,8 +75,6 @@ def find_runs(
     for match in SHAPES["run"].finditer(text) if _RUN_SHAPE in marks else ():
         if inside and (plain := decode_run(match[0])):
             opened.append((match.span(), plain))
-        elif _is_media(text, match):
-            yield SensitiveSpan("media", *match.span())
         else:
             yield from _generated_keys_in(match)
     # All decoded runs are searched together: a search has a high fixed cost.
@@ -98,12 +95,6 @@ def _generated_keys_in(match: re.Match[str]) -> Iterator[SensitiveSpan]:
     for piece in SHAPES["long word"].finditer(match[0]):
         if _is_random(piece[0]):
             yield SensitiveSpan("token", match.start() + piece.start(), match.start() + piece.end())
-
-
-def _is_media(text: str, match: re.Match[str]) -> bool:
-    if len(match[0]) < 64 or text[match.start() - 1 : match.start()] != ",":
-        return False
-    return _DATA_URI.search(text[max(0, match.start() - 160) : match.start() - 1]) is not None
 
 
 def decode_run(run: str) -> str:
