@@ -237,22 +237,13 @@ def _readable_parts(kind: str, said: str) -> Iterator[str]:
         yield SHAPES["usual claims"].sub("", plain)[:MAX_UNREADABLE] if plain else part
 
 
-# Words with spaces between them, in scripts without spaces, and in other alphabets.
-_WORDS = [
-    re.compile(pattern)
-    for pattern in (
-        r"(?<!\S)[^\W\d_]{2,24}(?!\S)",
-        "[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2}",
-        r"[^\W\d_a-zA-Z]{2,24}",
-    )
-]
 _DIGITS_AS_LETTERS = str.maketrans("013457@$", "oieastas")
 
 
 def _count_words(said: str) -> int:
     """Return how many words a removed value may be made of; none if it looks random."""
     said = unicodedata.normalize("NFKC", SHAPES["line of a key"].sub("", said))
-    count = max(len(pattern.findall(said)) for pattern in _WORDS)
+    count = max(len(SHAPES[name].findall(said)) for name in ("spaced word", "unspaced letters", "foreign word"))
     # Digits in place of letters: a hash has more digits than a word, and a short value may be anything.
     if len(DIGIT.findall(said)) * 3 <= len(said) or len(said) <= 12:
         count = max(count, _count_spelled(said), _count_spelled(said.translate(_DIGITS_AS_LETTERS)))

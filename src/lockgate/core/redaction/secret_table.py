@@ -227,7 +227,6 @@ def marks_of(rows: Iterable[SecretRow]) -> frozenset[str]:
     return frozenset[str]().union(*(row.marks for row in rows))
 
 
-_NUMBER = re.compile("[0-9]+")
 # So much of the text before a pattern is searched for what has to stand there.
 _MOST_BEFORE = 66
 
@@ -258,7 +257,7 @@ def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
 
 def _find_at_numbers(numbered: Sequence[SecretRow], text: str) -> Iterator[SensitiveSpan]:
     any_row = _any_of(tuple([row.pattern.pattern for row in numbered]))
-    for number in _NUMBER.finditer(text):
+    for number in SHAPES["number"].finditer(text):
         # Most numbers are a year or a count.
         for row in numbered if any_row.match(text, number.start()) else ():
             if match := row.pattern.match(text, number.start()):
