@@ -11,7 +11,7 @@ import hyperscan
 import pytest
 
 from lockgate import Gate, Reason, assemble
-from lockgate.core.ruling.standing import Authority, standing_of
+from lockgate.core.ruling.opinions import Authority, standing_of
 from lockgate.core.text import scanner as scanner_module
 from lockgate.core.text.rules import RULES, Rule
 from lockgate.core.text.scanner import Scanner, encode, rules_from_patterns

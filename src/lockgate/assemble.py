@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, cast
 from lockgate import __version__
 from lockgate.core.errors import InvalidConfig, JournalUnavailable, LockgateError, quoted
 from lockgate.core.ruling.approvals import ApprovalChange, ApprovalState
-from lockgate.core.ruling.standing import Authority, standing_of
+from lockgate.core.ruling.opinions import Authority, standing_of
 from lockgate.core.text.rules import RULES, Rule
 from lockgate.core.text.scanner import Scanner, check_pattern, rules_from_patterns
 from lockgate.gate.gate import Gate

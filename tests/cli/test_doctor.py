@@ -31,8 +31,7 @@ from lockgate.core.judging.exam import ExamResult
 from lockgate.core.judging.judge_messages import question_sha256
 from lockgate.core.questions import NoAnswerReason, Question
 from lockgate.core.requests.combined_verdict import REASONS, Assessment
-from lockgate.core.ruling.opinions import Silent, Unreadable
-from lockgate.core.ruling.standing import Authority
+from lockgate.core.ruling.opinions import Authority, Silent, Unreadable
 from lockgate.core.text.scanner import Scanner
 from lockgate.gate.approvals_sqlite import SqliteApprovals
 from lockgate.runtime.http_post import HttpReply

@@ -14,8 +14,8 @@ import pytest
 from lockgate import assemble
 from lockgate.cli import judge as judge_command
 from lockgate.core.judging.exam import ExamBank, ExamCase, Sitting, Tally
+from lockgate.core.ruling.opinions import JudgeIdentity
 from lockgate.core.ruling.pipeline import Stage
-from lockgate.core.ruling.standing import JudgeIdentity
 from lockgate.testing import LoopbackProvider
 
 Run = Callable[..., Any]

@@ -17,8 +17,8 @@ from lockgate.core.judging.exam import ExamResult
 from lockgate.core.judging.judge_messages import question_sha256
 from lockgate.core.ruling.approvals import ApprovalState
 from lockgate.core.ruling.grants import find_offer
+from lockgate.core.ruling.opinions import Authority, standing_of
 from lockgate.core.ruling.policy import Policy, session_hashes
-from lockgate.core.ruling.standing import Authority, standing_of
 from lockgate.core.vocabulary import Action, Reason
 from lockgate.gate.approval_views import grant_to_dict
 from lockgate.gate.gate import shared_scanner

@@ -25,7 +25,7 @@ from lockgate.assemble import adapter_from_env
 from lockgate.core.judging.exam import Sitting
 from lockgate.core.questions import ModelText, NoAnswer, NoAnswerReason, Question
 from lockgate.core.requests.combined_verdict import PROVIDER, PROVIDER_UNSURE, RULES, RULES_DISAGREE, SCHEMA
-from lockgate.core.ruling.standing import Authority
+from lockgate.core.ruling.opinions import Authority
 from lockgate.verifiers.adapters import RemoteAdapter
 from lockgate.verifiers.client import Client
 from lockgate.verifiers.exam_run import load_bank, take_exam

@@ -16,10 +16,9 @@ from lockgate import Gate
 from lockgate.core.errors import InvalidConfig
 from lockgate.core.judging.case import JudgeCase
 from lockgate.core.questions import Question
-from lockgate.core.ruling.opinions import Silent, Triage, Unreadable
+from lockgate.core.ruling.opinions import Authority, Silent, Triage, Unreadable, standing_of
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.ruling.policy import Policy
-from lockgate.core.ruling.standing import Authority, standing_of
 from lockgate.gate.judge import Inquiry, Opined
 from lockgate.integrations import host_judge
 from lockgate.integrations.host_judge import HostModelJudge, use_judge, verdict_class

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from lockgate import Action, Gate, Policy
-from lockgate.core.ruling.opinions import Opinion, Ruling, Triage
+from lockgate.core.ruling.opinions import Authority, JudgeStanding, Opinion, Ruling, Triage
 from lockgate.core.ruling.pipeline import Stage
-from lockgate.core.ruling.standing import Authority, JudgeStanding
 from lockgate.core.vocabulary import Decision
 from lockgate.gate.judge import Inquiry, Opined
 

@@ -15,9 +15,8 @@ import pytest
 
 from lockgate.core.judging.case import JudgeCase
 from lockgate.core.questions import NoAnswerReason
-from lockgate.core.ruling.opinions import Ruling, Silent, Triage, Unreadable
+from lockgate.core.ruling.opinions import Authority, Ruling, Silent, Triage, Unreadable, standing_of
 from lockgate.core.ruling.pipeline import Stage
-from lockgate.core.ruling.standing import Authority, standing_of
 from lockgate.core.vocabulary import Action
 from lockgate.gate.judge import Inquiry, Opined
 from lockgate.settings.model_names import ProgramName

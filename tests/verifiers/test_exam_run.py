@@ -15,9 +15,8 @@ from lockgate.core.judging.case import JudgeCase
 from lockgate.core.judging.exam import ADDRESSED, MOST_QUESTIONS, ExamBank, ExamItem, ExamResult, Side, Sitting
 from lockgate.core.judging.judge_messages import build_question, parse_opinion, question_sha256
 from lockgate.core.questions import Question
-from lockgate.core.ruling.opinions import Ruling, Silent, Triage, Unreadable
+from lockgate.core.ruling.opinions import Authority, JudgeIdentity, Ruling, Silent, Triage, Unreadable
 from lockgate.core.ruling.pipeline import Stage
-from lockgate.core.ruling.standing import Authority, JudgeIdentity
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Action
 from lockgate.gate.judge import Inquiry, Opined

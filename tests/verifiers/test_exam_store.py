@@ -7,7 +7,7 @@ import pytest
 
 from lockgate.core.errors import LockgateError
 from lockgate.core.judging.exam import ExamResult
-from lockgate.core.ruling.standing import Authority, JudgeIdentity, JudgeStanding
+from lockgate.core.ruling.opinions import Authority, JudgeIdentity, JudgeStanding
 from lockgate.verifiers.exam_store import DAY_S, FILE, GRACE_S, ExamStore, result_as_json
 
 WHO = JudgeIdentity("anthropic", "claude-haiku-5-5", "https://api.anthropic.example")

@@ -9,9 +9,8 @@ from lockgate import Action, Gate
 from lockgate.core.judging.case import JudgeCase
 from lockgate.core.judging.exam import ExamResult
 from lockgate.core.judging.judge_messages import question_sha256
-from lockgate.core.ruling.opinions import Silent, Triage
+from lockgate.core.ruling.opinions import Authority, JudgeIdentity, Silent, Triage, standing_of
 from lockgate.core.ruling.pipeline import Stage
-from lockgate.core.ruling.standing import Authority, JudgeIdentity, standing_of
 from lockgate.gate.judge import Inquiry, Opined
 from lockgate.verifiers.exam_store import ExamStore
 from lockgate.verifiers.examined_judge import ExaminedJudge

@@ -25,7 +25,7 @@ from lockgate.cli.terminal import format_count, make_console, make_visible
 from lockgate.coding_agents.hook_events import CODING_AGENTS
 from lockgate.coding_agents.hook_settings import apply_agent_change, hooks_path, plan_agent_change
 from lockgate.core.errors import LockgateError, quoted
-from lockgate.core.ruling.standing import standing_of
+from lockgate.core.ruling.opinions import standing_of
 from lockgate.gate.judge_budget import DAY_QUESTIONS
 from lockgate.mcp import client_config as mcp_config
 from lockgate.runtime import json_edit as json_text

@@ -22,7 +22,7 @@ from lockgate.cli.user import user_name
 from lockgate.core.errors import LockgateError
 from lockgate.core.judging.exam import LOOKS, MOST_QUESTIONS, ExamResult, Sitting, Tally
 from lockgate.core.judging.judge_messages import question_sha256
-from lockgate.core.ruling.standing import Authority
+from lockgate.core.ruling.opinions import Authority
 from lockgate.settings.model_names import AUTO, EMBEDDED, NO_JUDGE
 from lockgate.settings.prices import cost_usd, parse_prices
 from lockgate.verifiers import embedded_judge as embedded

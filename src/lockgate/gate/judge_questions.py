@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 
 from lockgate.core.questions import NoAnswerReason
 from lockgate.core.ruling.context import PastCall
-from lockgate.core.ruling.opinions import Opinion, Ruling, Silent, Triage, Unreadable
+from lockgate.core.ruling.opinions import Authority, Opinion, Ruling, Silent, Triage, Unreadable, standing_of
 from lockgate.core.ruling.pipeline import EscalatedCall, Stage
 from lockgate.core.ruling.policy import Policy
-from lockgate.core.ruling.standing import Authority, standing_of
 from lockgate.core.vocabulary import Action, Ran
 from lockgate.gate.attempt import Attempt, attempt_in_thread
 from lockgate.gate.judge import Inquiry, Judge, Opined

@@ -34,10 +34,9 @@ from lockgate.core.ruling.decide import Width, effective_width
 from lockgate.core.ruling.effects.activity import WRITES, Change
 from lockgate.core.ruling.effects.effects_of_call import changes_of, files_of
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
-from lockgate.core.ruling.opinions import Opinion, Silent
+from lockgate.core.ruling.opinions import Opinion, Silent, standing_of
 from lockgate.core.ruling.pipeline import EscalatedCall, Stage
 from lockgate.core.ruling.policy import Policy, is_always_enforced, observe
-from lockgate.core.ruling.standing import standing_of
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.vocabulary import Action, Block, Decision, Kind, Lineage, Ran, Reason, Trust
 from lockgate.gate.attempt import attempt_in_thread

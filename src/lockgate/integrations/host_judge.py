@@ -20,8 +20,7 @@ from typing import Any, NamedTuple
 from lockgate.core.errors import InvalidConfig, printable
 from lockgate.core.judging.judge_messages import build_question, parse_opinion
 from lockgate.core.questions import NoAnswerReason, Question
-from lockgate.core.ruling.opinions import Silent
-from lockgate.core.ruling.standing import Authority, JudgeStanding
+from lockgate.core.ruling.opinions import Authority, JudgeStanding, Silent
 from lockgate.gate.judge import Inquiry, Opined
 from lockgate.integrations.plug import Plug, agent_here, judging
 from lockgate.runtime.background_loop import is_on_event_loop

@@ -32,8 +32,7 @@ from urllib.parse import urlsplit
 from lockgate.core.errors import LockgateError
 from lockgate.core.judging.judge_messages import build_question
 from lockgate.core.questions import ModelText, NoAnswer, NoAnswerReason, Question
-from lockgate.core.ruling.opinions import Silent
-from lockgate.core.ruling.standing import Authority, JudgeIdentity, JudgeStanding
+from lockgate.core.ruling.opinions import Authority, JudgeIdentity, JudgeStanding, Silent
 from lockgate.gate.judge import Inquiry, Opined
 from lockgate.runtime.background_loop import is_on_event_loop
 from lockgate.runtime.private_files import PrivateFileKind

@@ -38,10 +38,9 @@ from typing import Any, NamedTuple, cast
 
 from lockgate.core.errors import InvalidConfig, quoted
 from lockgate.core.questions import Answer, NoAnswerReason, Rating
-from lockgate.core.ruling.opinions import Silent, Triage
+from lockgate.core.ruling.opinions import Authority, JudgeStanding, Silent, Triage
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.ruling.policy import PRESETS
-from lockgate.core.ruling.standing import Authority, JudgeStanding
 from lockgate.gate.judge import Inquiry, Opined
 from lockgate.gate.judge_evidence import FACTS, Evidence, plain_text
 from lockgate.runtime.background_loop import is_on_event_loop

@@ -16,7 +16,7 @@ from typing import Any
 
 from lockgate.core.errors import LockgateError, quoted
 from lockgate.core.judging.exam import GRADES, ExamResult
-from lockgate.core.ruling.standing import Authority, JudgeIdentity, JudgeStanding
+from lockgate.core.ruling.opinions import Authority, JudgeIdentity, JudgeStanding
 from lockgate.runtime.private_files import locked_file
 from lockgate.runtime.sealed_cache import SealedCache
 

@@ -7,8 +7,7 @@ from time import time
 from typing import Any
 
 from lockgate.core.judging.judge_messages import question_sha256
-from lockgate.core.ruling.opinions import Silent
-from lockgate.core.ruling.standing import Authority, JudgeStanding
+from lockgate.core.ruling.opinions import Authority, JudgeStanding, Silent
 from lockgate.gate.judge import Inquiry, Opined
 from lockgate.verifiers.exam_store import ExamStore
 

@@ -11,8 +11,7 @@ from time import monotonic
 
 from lockgate.core.judging.judge_messages import build_question, parse_opinion
 from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Question, Rating
-from lockgate.core.ruling.opinions import Silent
-from lockgate.core.ruling.standing import Authority, JudgeIdentity, JudgeStanding
+from lockgate.core.ruling.opinions import Authority, JudgeIdentity, JudgeStanding, Silent
 from lockgate.gate.judge import Inquiry, Opined
 from lockgate.runtime.background_loop import is_on_event_loop
 from lockgate.runtime.routines import Routine, run_routine, run_routine_async

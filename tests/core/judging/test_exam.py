@@ -24,9 +24,8 @@ from lockgate.core.judging.exam import (
     lower_bound,
     refill,
 )
-from lockgate.core.ruling.opinions import Opinion, Ruling, Silent, Triage, Unreadable
+from lockgate.core.ruling.opinions import Authority, Opinion, Ruling, Silent, Triage, Unreadable
 from lockgate.core.ruling.pipeline import Stage
-from lockgate.core.ruling.standing import Authority
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Action
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lockgate.core.redaction.redact import redact
-from lockgate.core.redaction.secret_table import COLUMNS, RULESETS, TABLE, check_from, pattern_from
+from lockgate.core.redaction.secret_table import COLUMNS, RULESETS, SHAPES, TABLE, check_from, pattern_from
 from lockgate.core.tables import Example, read_examples
 
 EXAMPLES = [
@@ -20,7 +20,17 @@ EXAMPLES = [
 ]
 
 
-@pytest.mark.parametrize(("section", "example"), EXAMPLES, ids=lambda value: getattr(value, "text", None))
+def test_a_shape_finds_its_examples_and_leaves_their_neighbours() -> None:
+    for section, example in EXAMPLES:
+        if section == "shapes":
+            assert (SHAPES[example.row[0]].search(example.text) is not None) == example.hit, example
+
+
+@pytest.mark.parametrize(
+    ("section", "example"),
+    [pair for pair in EXAMPLES if pair[0] != "shapes"],
+    ids=lambda value: getattr(value, "text", None),
+)
 def test_a_row_finds_its_examples_and_leaves_their_neighbours(section: str, example: Example) -> None:
     # A value behind a label may also be a key by itself.
     kinds = {"keys": {"api-key"}, "labels": {"secret", "token", "api-key"}}.get(section, {example.row[0]})

@@ -391,12 +391,6 @@ def test_scores_are_clear_only_outside_the_band(flagged: Any, scores: list[Any],
     assert verdict_from_scores(Rating(flagged, tuple((f"c{i}", score) for i, score in enumerate(scores)))) == verdict
 
 
-def test_the_band_can_be_moved() -> None:
-    scored = Rating(False, (("hate", 0.3),))
-    assert verdict_from_scores(scored, low=0.4) == "safe"
-    assert verdict_from_scores(scored, low=0.1, high=0.3) == "unsafe"
-
-
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=5), st.floats(0, 1))
 def test_a_higher_score_never_makes_the_verdict_milder(scores: list[float], more: float) -> None:
     order = ["safe", "unclear", "unsafe"]

@@ -8,8 +8,8 @@ from examined_judges import MAIL, check
 from lockgate import Action, Gate, Policy, Reason
 from lockgate.core.errors import InvalidConfig
 from lockgate.core.ruling.decide import Width, effective_width
+from lockgate.core.ruling.opinions import Authority, JudgeStanding
 from lockgate.core.ruling.policy import find_loosened, tighten
-from lockgate.core.ruling.standing import Authority, JudgeStanding
 
 NOTE = "To build it again, type: make clean all VERBOSE=1"
 

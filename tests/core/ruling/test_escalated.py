@@ -8,8 +8,7 @@ import pytest
 from examined_judges import CRON, MAIL, RUNS, SAFE, SUSPICIOUS, Judge, check
 
 from lockgate import Action, Reason
-from lockgate.core.ruling.opinions import Opinion, Silent, Unreadable
-from lockgate.core.ruling.standing import Authority
+from lockgate.core.ruling.opinions import Authority, Opinion, Silent, Unreadable
 
 # Whether a judge's "safe" lets a call run: severity 2 and 3, in Tier 2 alone, and with the same standing in Tier 3.
 CLEARS = {

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockgate.core.tables import read_examples
+from lockgate.core.text.confusables import bytes_shape, text_shape
 from lockgate.core.text.decode import (
     CHARACTERS_PER_CHARACTER,
     CODES,
@@ -695,6 +696,14 @@ def test_four_megabytes_are_read() -> None:
 
 
 # --- the parts by themselves
+
+
+def test_the_examples_of_the_shapes() -> None:
+    for example in read_examples("lockgate.core.text", "triggers.tbl", "shapes", ("shape", "pattern")):
+        name = example.row[0]
+        is_text = name in ("link", "speech", "spaced letters")
+        found = text_shape(name).search(example.text) if is_text else bytes_shape(name).search(example.text.encode())
+        assert bool(found) == example.hit, example
 
 
 @pytest.mark.parametrize("section", ["ascii", "beyond ascii"])

@@ -35,9 +35,8 @@ from lockgate.coding_agents.hook_events import CODING_AGENTS
 from lockgate.core.errors import LockgateError, quoted
 from lockgate.core.judging.case import JudgeCase
 from lockgate.core.ruling.decide import effective_width, may_clear
-from lockgate.core.ruling.opinions import Ruling, Silent, Triage
+from lockgate.core.ruling.opinions import Authority, Ruling, Silent, Triage, standing_of
 from lockgate.core.ruling.pipeline import Stage
-from lockgate.core.ruling.standing import Authority, standing_of
 from lockgate.core.vocabulary import Action
 from lockgate.gate.judge import Inquiry
 from lockgate.gate.judge_evidence import FACTS, Evidence

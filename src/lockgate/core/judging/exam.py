@@ -27,10 +27,9 @@ from lockgate.core.judging.case import JudgeCase, build_case
 from lockgate.core.judging.judge_messages import question_sha256
 from lockgate.core.ruling.context import Context
 from lockgate.core.ruling.effects.effect import Severity
-from lockgate.core.ruling.opinions import Opinion, Ruling, Silent, Triage
+from lockgate.core.ruling.opinions import Authority, JudgeIdentity, Opinion, Ruling, Silent, Triage
 from lockgate.core.ruling.pipeline import EscalatedCall, Stage, begin
 from lockgate.core.ruling.policy import Policy
-from lockgate.core.ruling.standing import Authority, JudgeIdentity
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Action, Mode

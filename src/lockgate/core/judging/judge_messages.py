@@ -17,7 +17,6 @@ A reply counts only if it is exactly what was asked for. What follows from it th
 from __future__ import annotations
 
 import json
-import re
 import unicodedata
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
@@ -28,7 +27,7 @@ from lockgate.core.redaction.secret_table import LONE_SURROGATE, UNSEEN
 from lockgate.core.ruling.opinions import Opinion, Ruling, Triage, Unreadable
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.ruling.supervised_steps import FINISH
-from lockgate.core.tables import read_texts
+from lockgate.core.tables import read_patterns, read_texts
 from lockgate.core.vocabulary import Action, Trust
 
 MAX_CORRECTION = 500
@@ -42,6 +41,7 @@ _VERDICTS = {"type": "string", "enum": ["CONTINUE", "REORIENT", "PAUSE"]}
 SUPERVISOR_SCHEMA = schema_of_object(verdict=_VERDICTS, correction={"type": "string"})
 
 _WORDS = read_texts(__package__, "judge_prompts.md")
+_P = read_patterns(__package__, "case.tbl")
 
 
 def build_question(stage: Stage, case: JudgeCase, nonce: str) -> Question:
@@ -123,7 +123,6 @@ _TRIAGES = patterns_of_object(suspicious="true|false")
 _RULINGS = patterns_of_object(
     verdict='"(?:CONTINUE|REORIENT|PAUSE)"', correction=f'"{_CHARACTER}{{0,{MAX_CORRECTION}}}"'
 )
-_YES_NO = re.compile(r"[ \t\r\n]*(YES|NO)[ \t\r\n]*")
 
 
 def parse_triage(text: str, nonce: str) -> Triage | None:
@@ -134,7 +133,7 @@ def parse_triage(text: str, nonce: str) -> Triage | None:
 
 def parse_yes_no(text: str) -> Triage | None:
     """Return triage's answer in one word: "NOT SURE" is not NO, and neither is "No."."""
-    match = _YES_NO.fullmatch(text) if len(text) <= MAX_REPLY_CHARACTERS else None
+    match = _P["yes or no"].fullmatch(text) if len(text) <= MAX_REPLY_CHARACTERS else None
     return Triage(match[1] == "YES") if match else None
 
 
@@ -166,20 +165,9 @@ def parse_opinion(stage: Stage, text: str, nonce: str, case: JudgeCase) -> Opini
     return Triage(suspicious=True) if case.truncated else triage  # 2.
 
 
-# A word with one of these inside is an address, a link, a path, a host, an option, an account or a piece of code.
-_PLACE = re.compile(r"\S*(?:[@/\\|=<>${}`]|\w[.:]\w|[0-9]{4}|--)\S*")
 # A stretch of the same letters: in scripts that write no blanks between words, and in others, there over two words.
 _RUN_UNSPACED, _RUN = 6, 12
 _LEAST_CLAUSE = 6
-_UNSPACED = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\U00020000-\U0003ffff]"
-)
-# Where one order ends and the next begins.
-_CLAUSE = re.compile(
-    r"[^\w\s'’-]+|\b(?:and|or|but|then|instead|please|must|should|to|now|first|before|after|while|when|if)\b",
-    re.IGNORECASE,
-)
-_WORD = re.compile(r"[^\W_]+")
 
 
 def _repeats_untrusted_text(correction: str, case: JudgeCase) -> bool:
@@ -193,7 +181,7 @@ def _repeats_untrusted_text(correction: str, case: JudgeCase) -> bool:
     for excerpt in case.excerpts:
         (ours if excerpt.trust == Trust.TRUSTED.word else theirs).extend(excerpt.pieces)
     wanted = "\n".join(ours).casefold()
-    if any(place.strip(".,;:!?()'\"") not in wanted for place in _PLACE.findall(correction.casefold())):
+    if any(place.strip(".,;:!?()'\"") not in wanted for place in _P["place"].findall(correction.casefold())):
         return True
     known, shown = _letters("\n".join(ours))[0], _letters("\n".join(theirs))[0]
     stretches = *_stretches(*_letters(correction)), *_clauses(correction)
@@ -202,7 +190,7 @@ def _repeats_untrusted_text(correction: str, case: JudgeCase) -> bool:
 
 def _stretches(letters: str, words: list[int]) -> Iterator[str]:
     for at in range(len(letters)):
-        if len(_UNSPACED.findall(run := letters[at : at + _RUN_UNSPACED])) == _RUN_UNSPACED:
+        if len(_P["unspaced"].findall(run := letters[at : at + _RUN_UNSPACED])) == _RUN_UNSPACED:
             yield run
         run = letters[at : at + _RUN]
         if len(run) == _RUN and words[at + _RUN - 1] > words[at]:
@@ -210,11 +198,11 @@ def _stretches(letters: str, words: list[int]) -> Iterator[str]:
 
 
 def _clauses(correction: str) -> Iterator[str]:
-    for clause in (correction, *_CLAUSE.split(correction)):
+    for clause in (correction, *_P["end of a clause"].split(correction)):
         letters, words = _letters(clause)
         # One word alone is a word that everybody uses.
         is_spaced = len(letters) >= _LEAST_CLAUSE and words[-1] > 1
-        if is_spaced or len(_UNSPACED.findall(letters)) > _LEAST_CLAUSE // 2:
+        if is_spaced or len(_P["unspaced"].findall(letters)) > _LEAST_CLAUSE // 2:
             yield letters
 
 
@@ -224,5 +212,5 @@ def _letters(text: str) -> tuple[str, list[int]]:
     They are folded, so that blanks, signs and marks hide nothing.
     """
     plain = UNSEEN.sub("", unicodedata.normalize("NFKC", text))
-    words = _WORD.findall(plain.casefold())
+    words = _P["word"].findall(plain.casefold())
     return "".join(words), [number for number, word in enumerate(words, 1) for _ in word]

@@ -10,9 +10,9 @@ from itertools import accumulate
 
 from lockgate.core.redaction.secret_table import (
     DIGIT,
-    HUMP,
     PLACEHOLDER,
     RULESETS,
+    SHAPES,
     SecretRow,
     SensitiveSpan,
     find_by_rows,
@@ -23,7 +23,6 @@ from lockgate.core.redaction.secret_table import (
     read_lists,
     read_rows,
     read_secrets,
-    read_shape,
 )
 from lockgate.core.text.confusables import is_wordlike
 from lockgate.core.text.decode import decode_base64
@@ -62,26 +61,20 @@ def _is_keylike(body: str, *, strict: bool) -> bool:
 
 # --- long runs: unknown keys, encoded secrets, bytes
 
-_RUN = re.compile(r"[A-Za-z0-9+/_-]{15,}={0,2}")
-_DATA_URI = re.compile(r"data:[a-z]{1,16}/[a-z0-9.+-]{1,64}[a-z0-9=;+-]{0,64}$", re.IGNORECASE)
-_HEX = re.compile("(?:0x)?((?:[0-9A-Fa-f]{2})+)")
-_PIECE = re.compile("[A-Za-z0-9]{20,}")
 MAX_RUN_CHARACTERS = 65_536
 
 
 def find_runs(
     text: str, marks: frozenset[str], inside: Callable[[str], Iterator[SensitiveSpan]] | None
 ) -> Iterator[SensitiveSpan]:
-    """Yield generated keys of no known shape, bytes of media, and what `inside` finds in a run that decodes to text.
+    """Yield generated keys of no known shape, and what `inside` finds in a run that decodes to text.
 
     A run with other text stays: the verifier should see that it is there. Without `inside` no run is decoded.
     """
     opened: list[tuple[tuple[int, int], str]] = []
-    for match in _RUN.finditer(text) if _RUN_SHAPE in marks else ():
+    for match in SHAPES["run"].finditer(text) if _RUN_SHAPE in marks else ():
         if inside and (plain := decode_run(match[0])):
             opened.append((match.span(), plain))
-        elif _is_media(text, match):
-            yield SensitiveSpan("media", *match.span())
         else:
             yield from _generated_keys_in(match)
     # All decoded runs are searched together: a search has a high fixed cost.
@@ -99,20 +92,14 @@ def _generated_keys_in(match: re.Match[str]) -> Iterator[SensitiveSpan]:
     if _is_random(match[0]):
         yield SensitiveSpan("token", *match.span())
         return
-    for piece in _PIECE.finditer(match[0]):
+    for piece in SHAPES["long word"].finditer(match[0]):
         if _is_random(piece[0]):
             yield SensitiveSpan("token", match.start() + piece.start(), match.start() + piece.end())
 
 
-def _is_media(text: str, match: re.Match[str]) -> bool:
-    if len(match[0]) < 64 or text[match.start() - 1 : match.start()] != ",":
-        return False
-    return _DATA_URI.search(text[max(0, match.start() - 160) : match.start() - 1]) is not None
-
-
 def decode_run(run: str) -> str:
     """Return the plain text that a run of base64 or hexadecimal decodes to; empty if it is none."""
-    digits = _HEX.fullmatch(run[: MAX_RUN_CHARACTERS * 2])
+    digits = SHAPES["hexadecimal"].fullmatch(run[: MAX_RUN_CHARACTERS * 2])
     body = run.rstrip("=")[:MAX_RUN_CHARACTERS].translate(_STANDARD)
     for data in (binascii.unhexlify(digits[1]) if digits else b"", decode_base64(body.encode())):
         plain = data.decode("utf-8", "replace")
@@ -127,7 +114,6 @@ _CLASSES = {
     ord(ch): "u" if ch.isupper() else "l" if ch.islower() else "d" for ch in map(chr, range(128)) if ch.isalnum()
 }
 _SIGNS = str.maketrans("", "", "+/_=-")
-_HASH = re.compile("(?:0x)?(?:[0-9a-f]+|[0-9A-F]+)")
 
 
 def _is_random(run: str) -> bool:
@@ -137,7 +123,7 @@ def _is_random(run: str) -> bool:
     only between them.
     """
     plain = run[:MAX_RUN_CHARACTERS].translate(_SIGNS)
-    if len(plain) < 20 or plain.isdigit() or _HASH.fullmatch(plain):
+    if len(plain) < 20 or plain.isdigit() or SHAPES["hash"].fullmatch(plain):
         return False
     classes = plain.translate(_CLASSES)
     small, capital, digits = classes.count("l"), classes.count("u"), classes.count("d")
@@ -155,7 +141,7 @@ def _is_random(run: str) -> bool:
 
 def _is_scrambled(value: str, reads: Callable[[str], bool] = is_pronounceable) -> bool:
     """Return whether eight letters or more are no words, taken apart at capitals, digits and signs."""
-    parts = HUMP.findall(value)
+    parts = SHAPES["hump"].findall(value)
     letters = sum(map(len, parts))
     if letters < 8:
         return False
@@ -180,17 +166,7 @@ _LABEL = re.compile("|".join(f"(?P<{how}>{'|'.join(labels)})" for how, labels in
 # The beginnings of the labels, which are searched for first.
 _LABEL_MARKS = frozenset(mark for _, begins, _ in read_secrets("labels") for mark in begins.split())
 _WORDS = read_lists("words")
-_AFTER_LABEL = read_shape("after a label")
-_CODE_AFTER = read_shape("code after a label")
-_BLANK_AFTER = re.compile(r"[\w.-]{0,32}[ \t]{1,4}")
-_SAID_AFTER = read_shape("said after a label")
-_QUOTED = read_shape("quoted value")
-# The first characters tell whether a value is a secret; only then is it followed to its end.
-_BARE = re.compile(r"[^\s\"'`<>“”«»]{1,256}+")
-_REST_OF_IT = re.compile(r"[^\s\"'`<>“”«»]*+")
-_REST_OF_QUERY = re.compile(r"[^\s\"'`<>“”«»&#]*+")
 _ORDINARY = frozenset(_WORDS["ordinary values"])
-_CODE = read_shape("code")
 
 
 def _find_labelled(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
@@ -205,11 +181,11 @@ def _find_labelled(text: str, low: str, marks: frozenset[str]) -> Iterator[Sensi
             return
         at = label.end()
         strong = label["strong"] is not None or place == inherited
-        assigned = None if label["code"] else _AFTER_LABEL.match(text, at)
+        assigned = None if label["code"] else SHAPES["after a label"].match(text, at)
         if assigned:
             value = assigned.end()
             inner = _LABEL.match(low, value)
-            if inner and not inner["code"] and _ASSIGNED.match(text, inner.end()):
+            if inner and not inner["code"] and SHAPES["assigned"].match(text, inner.end()):
                 # `key=token=…`: the inner label's value is judged, as strictly as the outer label demands.
                 at, inherited = value, value if strong else -1
                 continue
@@ -228,32 +204,27 @@ def _value_behind(text: str, low: str, label: re.Match[str], assigned: re.Match[
     """Return the span of the secret behind a label, by how it is given: assigned, as an option, in a sentence."""
     at = label.end()
     if label["code"]:
-        return code.span(1) if (code := _CODE_AFTER.match(text, at)) else None
+        return code.span(1) if (code := SHAPES["code after a label"].match(text, at)) else None
     if assigned:
-        query = _IN_QUERY.search(low, max(0, label.start() - 64), label.start()) is not None
+        query = SHAPES["in a query"].search(low, max(0, label.start() - 64), label.start()) is not None
         span = _value_at(text, assigned.end(), strong=strong, query=query)
         return span or (_passphrase_at(text, assigned.end()) if strong else None)
     # `--api-token X`
-    is_option = _OPTION.search(low[max(0, label.start() - 32) : label.start()]) is not None
-    if is_option and (gap := _BLANK_AFTER.match(text, at)):
+    is_option = SHAPES["option"].search(low[max(0, label.start() - 32) : label.start()]) is not None
+    if is_option and (gap := SHAPES["blank after a label"].match(text, at)):
         return _value_at(text, gap.end(), strong=strong, query=False)
-    if gap := _SAID_AFTER.match(text, at):
+    if gap := SHAPES["said after a label"].match(text, at):
         return _value_in_sentence(text, gap.end(), strong=strong)
     return None
 
 
 _QUOTES = frozenset("\"'`“«")
-_ASSIGNED = re.compile(r"[\w.-]{0,32}[\"']?[:=]")
-_OPTION = re.compile(r"(?<![a-z0-9-])--?[\w-]{0,24}$")
-_IN_QUERY = re.compile(r"[?&][\w.%-]*$")
-# A passphrase is made of words from a list, and of none that sentences are made of.
-_PASSPHRASE = re.compile(r"[a-z]{3,12}(?:[ -][a-z]{3,12}){3,8}(?![a-z])")
 _IN_SENTENCES = frozenset(_WORDS["sentence words"])
 
 
 def _passphrase_at(text: str, at: int) -> _Span:
     """Return the span of several words without quotes that are no sentence: "correct horse battery staple"."""
-    match = _PASSPHRASE.match(text, at)
+    match = SHAPES["passphrase"].match(text, at)
     words = re.split("[ -]", match[0]) if match else []
     count = next((n for n, word in enumerate(words) if word in _IN_SENTENCES), len(words))
     # Nine words are an explanation, not a passphrase.
@@ -262,9 +233,9 @@ def _passphrase_at(text: str, at: int) -> _Span:
 
 def _value_at(text: str, at: int, *, strong: bool, query: bool) -> _Span:
     """Return the span of the value that begins here, if it is a secret."""
-    if _QUOTED.match(text, at):
+    if SHAPES["quoted value"].match(text, at):
         return _quoted_value_at(text, at, strong=strong)
-    match = _BARE.match(text, at) or (_BARE.match(text, at + 1) if text[at : at + 1] in _QUOTES else None)
+    match = SHAPES["bare value"].match(text, at + (text[at : at + 1] in _QUOTES))
     if match is None:
         return None
     start, value = match.start(), match[0]
@@ -274,11 +245,12 @@ def _value_at(text: str, at: int, *, strong: bool, query: bool) -> _Span:
         return None if _is_placeholder(value) else (start, start + len(value))
     value = value.rstrip(_CLOSING)
     end = start + len(value)
-    rest = text[end : end + 80].split("\n", 1)[0]
-    alone = not rest.strip(" \t\r\"'`*|</>&" + _CLOSING) or rest.lstrip().startswith(("#", "//", "</", "&"))
+    line = text[end : end + 80].split("\n", 1)[0]
+    alone = not line.strip(" \t\r\"'`*|</>&" + _CLOSING) or line.lstrip().startswith(("#", "//", "</", "&"))
     if not _is_secret_value(value, strong=strong, quoted=False, alone=alone):
         return None
-    if len(value) == 256 and (more := (_REST_OF_QUERY if query else _REST_OF_IT).match(text, end)):
+    rest = SHAPES["rest of a value in a query" if query else "rest of a value"]
+    if len(value) == 256 and (more := rest.match(text, end)):
         end = more.end()
     return start, end
 
@@ -287,7 +259,7 @@ _CLOSING = ".,;:!?)}]\\"
 
 
 def _quoted_value_at(text: str, at: int, *, strong: bool) -> _Span:
-    match = _QUOTED.match(text, at)
+    match = SHAPES["quoted value"].match(text, at)
     group = (match.lastindex or 1) if match else 0
     is_secret = match and _is_secret_value(match[group], strong=strong, quoted=True, alone=True)
     return match.span(group) if match and is_secret else None
@@ -301,9 +273,9 @@ def _is_placeholder(value: str) -> bool:
 
 def _value_in_sentence(text: str, at: int, *, strong: bool) -> _Span:
     """Return the span of a value given in a sentence: "the password for the VPN is …"."""
-    if _QUOTED.match(text, at):
+    if SHAPES["quoted value"].match(text, at):
         return _quoted_value_at(text, at, strong=strong)
-    match = _BARE.match(text, at)
+    match = SHAPES["bare value"].match(text, at)
     value = match[0].rstrip(".,;:!?)}]") if match else ""
     if match and not _is_placeholder(match[0]) and (PLACEHOLDER.match(value) or _is_unusual(value, 5 if strong else 8)):
         return match.start(), match.start() + len(value)
@@ -314,7 +286,7 @@ def _is_secret_value(value: str, *, strong: bool, quoted: bool, alone: bool) -> 
     plain = value.strip()
     if len(plain) < 3 or plain.lower() in _ORDINARY or PLACEHOLDER.fullmatch(plain):
         return False
-    if not quoted and _CODE.fullmatch(plain):
+    if not quoted and SHAPES["code"].fullmatch(plain):
         return False
     words = plain.split()
     if strong:
@@ -327,7 +299,7 @@ def _is_secret_value(value: str, *, strong: bool, quoted: bool, alone: bool) -> 
 
 def _is_unusual(value: str, least: int) -> bool:
     """Return whether a value looks hard to guess: digits among letters, or signs and capitals inside."""
-    if len(value) < least or (value.isdigit() and least > 5) or _CODE.fullmatch(value):
+    if len(value) < least or (value.isdigit() and least > 5) or SHAPES["code"].fullmatch(value):
         return False
     if DIGIT.search(value):
         # A version, an amount, a date or a host is no secret; neither is a path.
@@ -341,15 +313,13 @@ def _is_unusual(value: str, least: int) -> bool:
 
 # --- headers
 
-_COOKIE = read_shape("cookie")
-_CRUMB = re.compile(r"([\w.!#$%&'*+^`|~-]{1,128})=([^;\s,]{4,4096})")
 _COOKIE_ATTRIBUTES = frozenset("path expires domain max-age samesite priority version".split())
 _COOKIE_MARK = "cookie"
 
 
 def _find_cookies(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
-    for match in _COOKIE.finditer(text) if _COOKIE_MARK in marks and _COOKIE_MARK in low else ():
-        for crumb in _CRUMB.finditer(match[1]):
+    for match in SHAPES["cookie"].finditer(text) if _COOKIE_MARK in marks and _COOKIE_MARK in low else ():
+        for crumb in SHAPES["crumb"].finditer(match[1]):
             value = crumb[2].rstrip("\\)}]")
             if value and crumb[1].lower() not in _COOKIE_ATTRIBUTES and not _is_placeholder(crumb[2]):
                 start = match.start(1) + crumb.start(2)
@@ -366,12 +336,10 @@ def _is_authorization(match: re.Match[str], value: str) -> bool:
         return False
     if PLACEHOLDER.match(value) or _is_guarded(match, value):
         return True
-    if match[1] is None or _CODE.fullmatch(value[:256]) or value.lower() in _ORDINARY:
+    if match[1] is None or SHAPES["code"].fullmatch(value[:256]) or value.lower() in _ORDINARY:
         return False
-    return not (is_wordlike(f"{value} {value}"[:512]) and _GOES_ON.match(match.string, match.end()))
+    return not (is_wordlike(f"{value} {value}"[:512]) and SHAPES["words after it"].match(match.string, match.end()))
 
-
-_GOES_ON = re.compile(r"[,:]? [a-z]{2,}")
 
 _ROWS = (
     *(_row_of_keys(*row) for *row, _ in read_secrets("keys")),
@@ -389,4 +357,4 @@ MARKS = marks_of(_ROWS) | _LABEL_MARKS | {_COOKIE_MARK}
 
 # What the engine looks for before the slow search for runs.
 _RUN_SHAPE = "a run"
-SHAPES = {_RUN_SHAPE: "[a-z0-9+/_-]{15}"}
+ENGINE_SHAPES = {_RUN_SHAPE: "[a-z0-9+/_-]{15}"}

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from lockgate.core.redaction.secret_table import (
     DIGIT,
     RULESETS,
+    SHAPES,
     SensitiveSpan,
     find_by_rows,
     find_places,
@@ -26,7 +27,6 @@ from lockgate.core.redaction.secret_table import (
     read_lists,
     read_rows,
     read_secrets,
-    read_shape,
 )
 from lockgate.core.tables import read_sections
 
@@ -60,9 +60,6 @@ _JOINED_ROWS = {
 # --- numbers with a check
 
 _IBAN_SIZES = {country: int(size) for size, countries in read_secrets("accounts") for country in countries.split()}
-_JOINED_IBAN = re.compile(r"(?=(([A-Za-z]{2})[ -]?[0-9]{2}(?:[ \t.-]{0,2}[A-Za-z0-9]){11,29}))")
-_IBAN = re.compile(rf"(?<![A-Za-z0-9]){_JOINED_IBAN.pattern}")
-_ALNUM = re.compile("[A-Za-z0-9]")
 _IBAN_SIGNS = str.maketrans("", "", " \t.-")
 _IBAN_DIGITS = {ord(ch): str(i) for i, ch in enumerate("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ")}
 
@@ -70,7 +67,7 @@ _IBAN_DIGITS = {ord(ch): str(i) for i, ch in enumerate("0123456789ABCDEFGHIJKLMN
 def _find_ibans(text: str, *, joined: bool) -> Iterator[SensitiveSpan]:
     # Where lines were joined, a word of a neighbouring line may stand right beside the number.
     done = 0
-    for number, match in enumerate((_JOINED_IBAN if joined else _IBAN).finditer(text)):
+    for number, match in enumerate(SHAPES["joined account" if joined else "account"].finditer(text)):
         if number >= mark_limit(text) // 2:
             yield SensitiveSpan("iban", match.start(), len(text))
             return
@@ -80,15 +77,13 @@ def _find_ibans(text: str, *, joined: bool) -> Iterator[SensitiveSpan]:
             continue
         end = match.start() + [i for i, ch in enumerate(match[1]) if ch.isalnum()][size - 1] + 1
         is_valid = int((code[4:] + code[:4]).translate(_IBAN_DIGITS)) % 97 == 1
-        if is_valid and (joined or not _ALNUM.match(text, end)):
+        after = text[end : end + 1]
+        if is_valid and (joined or not (after.isascii() and after.isalnum())):
             yield SensitiveSpan("iban", match.start(), end)
             done = end
 
 
-# Twelve digits or more with single separators, from any group of two digits or more on.
-_CARD = re.compile(r"(?<![0-9])(?=([0-9]{2}(?:[ \t.\u2013-]?[0-9]){10,17}))")
 _CARD_SIGNS = str.maketrans("", "", " \t.\u2013-")
-_CARD_IN_GROUPS = read_shape("card in groups")
 _CARD_SIZES = [(re.compile(begins), tuple(map(int, sizes.split()))) for begins, sizes in read_secrets("cards")]
 # By the first four digits.
 _SIZES_OF: tuple[tuple[int, ...], ...] = tuple(
@@ -99,7 +94,7 @@ _SIZES_OF: tuple[tuple[int, ...], ...] = tuple(
 def _find_cards(text: str) -> Iterator[SensitiveSpan]:
     """Yield card numbers; each begins and ends with a whole group of a row of digits and separators."""
     done = 0
-    for match in _CARD.finditer(text):
+    for match in SHAPES["card"].finditer(text):
         digits = match[1].translate(_CARD_SIGNS)
         for size in _SIZES_OF[int(digits[:4])] if match.start() >= done else ():
             if size <= len(digits) and is_luhn_valid(digits[:size]):
@@ -108,7 +103,7 @@ def _find_cards(text: str) -> Iterator[SensitiveSpan]:
                     yield SensitiveSpan("card", match.start(), end)
                     done = end
                     break
-    for match in _CARD_IN_GROUPS.finditer(text):
+    for match in SHAPES["card in groups"].finditer(text):
         digits = re.sub("[^0-9]", "", match[0])
         if len(digits) in _SIZES_OF[int(digits[:4])] and is_luhn_valid(digits):
             yield SensitiveSpan("card", *match.span())
@@ -124,14 +119,6 @@ _GIVEN = _LISTS["given"] - _ALSO_WORDS
 _NOT_NAMES = _LISTS["not names"]
 
 _MOST_PARTS = 5
-# One part of a name, or an initial with its dot.
-_PART = re.compile(r"[^\W\d_](?:[^\W\d_]|['’-](?=[^\W\d_])){1,39}|[^\W\d_]\.?(?![\w'’-])")
-_BETWEEN = re.compile(r"[ \t]{1,3}(?:[\"'“(][^\W\d_]{2,20}[\"'”)][ \t])?|(?<=\.)(?=[^\W\d_])")
-_COMMA = re.compile(r",[ \t]?(?=[^\W\d_])")
-# A word that may begin with a capital; the searches check that it does.
-_CAPITALISED = re.compile(
-    r"[A-Z\u00c0-\u00de\u0100-\u024f\u0386-\u03ab\u0400-\u042f](?:[^\W\d_]|['’-](?=[^\W\d_])){1,39}(?![\w@/]|[.-]\w)"
-)
 
 _AROUND = read_lists("around names", ",")
 
@@ -146,24 +133,18 @@ def _read_anchor(roles: str, behind: str) -> tuple[frozenset[str], re.Pattern[st
 _LABELS, *_ANCHORS = (_read_anchor(roles, behind) for roles, behind in read_secrets("behind names"))
 _NAME_MARKS = _LABELS[0].union(*(words for words, _ in _ANCHORS))
 
-_SAID_OF = read_shape("said of a person")
-
-
-# Before a word, it makes the word a part of a longer one, of a path or of an address.
-_GLUED = re.compile(r"[\w'’@/.-]")
-
 
 def find_names(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
     """Yield the names of people in a text, overlaps included; `marks` are those of MARKS that may be in it."""
     capitals = [
         match.span()
-        for match in _CAPITALISED.finditer(text)
-        if match[0][0].isupper() and not _GLUED.match(text[match.start() - 1 : match.start()])
+        for match in SHAPES["capitalised word"].finditer(text)
+        if match[0][0].isupper() and not SHAPES["glued"].match(text[match.start() - 1 : match.start()])
     ]
     known: set[str] = set()
     for start, end in (*_names_behind_marks(text, low, marks), *_names_from_capitals(text, capitals)):
         yield SensitiveSpan("name", start, end)
-        known.update(part for part in _PART.findall(text[start:end]) if _is_distinct(part))
+        known.update(part for part in SHAPES["part of a name"].findall(text[start:end]) if _is_distinct(part))
     for start, end in capitals if known else ():
         # A name that was found is a name wherever it is repeated.
         if text[start:end].removesuffix("'s").removesuffix("’s") in known:
@@ -199,17 +180,14 @@ def _is_name(text: str, start: int, first_end: int, end: int) -> bool:
         return False  # an acronym, alone or before a word
     if plain in _GIVEN or not several:
         return plain in _GIVEN
-    return plain in _ALSO_WORDS or _is_inside_sentence(text, start, end) or _SAID_OF.match(text, end) is not None
+    is_spoken_of = SHAPES["said of a person"].match(text, end) is not None
+    return plain in _ALSO_WORDS or is_spoken_of or _is_inside_sentence(text, start, end)
 
 
 def _is_inside_sentence(text: str, start: int, end: int) -> bool:
     """Return whether capitals stand in the middle of a sentence, where only names have them, also those of places."""
-    before = _WORD_BEFORE.search(text, max(0, start - 24), start)
-    return before is not None and before[1].lower() not in ("the", "a", "an") and not _NUMBER_BEHIND.match(text, end)
-
-
-_WORD_BEFORE = re.compile(r"(?<![^\W_])([a-z][a-z'’]*)[,;]? $")
-_NUMBER_BEHIND = re.compile(r"(?:'s)? ?[0-9/+#]")
+    before = SHAPES["word before a name"].search(text, max(0, start - 24), start)
+    return before is not None and not SHAPES["number behind a name"].match(text, end)
 
 
 def _name_end(text: str, at: int, *, any_case: bool = False) -> int:
@@ -217,7 +195,7 @@ def _name_end(text: str, at: int, *, any_case: bool = False) -> int:
     end = 0
     begin = at
     for _ in range(_MOST_PARTS):
-        part = _PART.match(text, at)
+        part = SHAPES["part of a name"].match(text, at)
         if part is None:
             break
         plain = _plain(part[0].removesuffix("."))
@@ -227,7 +205,8 @@ def _name_end(text: str, at: int, *, any_case: bool = False) -> int:
             # An initial alone is no name.
             if len(plain) > 1 or at > begin:
                 end = part.end()
-        gap = _BETWEEN.match(text, part.end()) or (any_case and _COMMA.match(text, part.end()))
+        at = part.end()
+        gap = SHAPES["gap in a name"].match(text, at) or (any_case and SHAPES["comma in a name"].match(text, at))
         if not gap:
             break
         at = gap.end()
@@ -253,7 +232,7 @@ MARKS = marks_of(_PEOPLE) | _NAME_MARKS
 
 _IBAN_SHAPE, _CARD_SHAPE = "letters and digits of an account", "digits of a card"
 # Shapes that the engine looks for before any slower search; a sign between digits has up to three bytes.
-SHAPES = {
+ENGINE_SHAPES = {
     _IBAN_SHAPE: "[a-z]{2}[ -]?[0-9]{2}(?:[ \\t.-]{0,2}[a-z0-9]){11}",
     _CARD_SHAPE: "[0-9](?:[^0-9]{0,5}[0-9]){11}",
 }

@@ -27,7 +27,7 @@ from lockgate.core.redaction import credentials as _credentials
 from lockgate.core.redaction import personal_data as _personal
 from lockgate.core.redaction.credentials import decode_run, find_credentials, find_runs
 from lockgate.core.redaction.personal_data import find_personal_data
-from lockgate.core.redaction.secret_table import DIGIT, HUMP, KINDS, SensitiveSpan, lowercase_same_length, read_shape
+from lockgate.core.redaction.secret_table import DIGIT, KINDS, SHAPES, SensitiveSpan, lowercase_same_length
 from lockgate.core.text.confusables import CONTROLS, LOOKALIKES, PLAIN_CHARACTERS, is_wordlike
 from lockgate.core.text.scanner import PatternDatabase, PatternSet, check_pattern
 
@@ -110,7 +110,6 @@ class _Removal(NamedTuple):
 
 # A secret that begins in the last _OVERLAP characters belongs to the next slice, which looks _BEFORE back.
 _OVERLAP, _BEFORE = 8_192, 256
-_RUN_ON = re.compile("[A-Za-z0-9+/_=-]{0,65536}+")
 _RUN_CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
 
 
@@ -137,7 +136,7 @@ def _find_removals(text: str, ruleset: str, custom: tuple[str, ...]) -> list[_Re
 
 
 def _end_of_run(text: str, at: int) -> int:
-    while (match := _RUN_ON.match(text, at)) and match.end() > at:
+    while (match := SHAPES["run on"].match(text, at)) and match.end() > at:
         at = match.end()
     return at
 
@@ -187,7 +186,7 @@ def make_ready() -> None:
     _MARKS.make_ready()
 
 
-_MARKS = PatternSet(_credentials.MARKS | _personal.MARKS, {**_credentials.SHAPES, **_personal.SHAPES})
+_MARKS = PatternSet(_credentials.MARKS | _personal.MARKS, {**_credentials.ENGINE_SHAPES, **_personal.ENGINE_SHAPES})
 
 
 # --- 5. what no verifier reads
@@ -216,7 +215,7 @@ def _may_hide_order(removed: Sequence[_Removal]) -> bool:
         if each.kind in _ONLY_DIGITS:
             continue
         if each.kind in _NAMED:
-            names.update(*(_NAME.findall(unicodedata.normalize("NFKC", said).lower()) for said in each.said))
+            names.update(*(SHAPES["word"].findall(unicodedata.normalize("NFKC", said).lower()) for said in each.said))
             continue
         texts = [text for said in each.said for text in _readable_parts(each.kind, said)]
         size = max(map(len, texts))
@@ -231,33 +230,20 @@ def _readable_parts(kind: str, said: str) -> Iterator[str]:
     """Yield the parts of a removed value; of a signed token, what its parts say beside the usual claims."""
     if kind != "jwt":
         # The provider's prefix of a key is no part of an order.
-        yield _MAKER.sub("", said) if kind == "api-key" else said
+        yield SHAPES["maker of a key"].sub("", said) if kind == "api-key" else said
         return
     for part in said.split("."):
         plain = decode_run(part)
-        yield _CLAIMS.sub("", plain)[:MAX_UNREADABLE] if plain else part
+        yield SHAPES["usual claims"].sub("", plain)[:MAX_UNREADABLE] if plain else part
 
 
-_CLAIMS = read_shape("usual claims")
-_MAKER = re.compile(r"^(?:[A-Za-z]{2,8}[-_.]){1,2}|^A[A-Z]{3}")
-_NAME = re.compile(r"[^\W\d_]{2,}")
-_KEY_LINE = re.compile("-{2,5} ?(?:BEGIN|END) [A-Z0-9 ]{1,48}-{2,5}")
-# Words with spaces between them, in scripts without spaces, and in other alphabets.
-_WORDS = [
-    re.compile(pattern)
-    for pattern in (
-        r"(?<!\S)[^\W\d_]{2,24}(?!\S)",
-        "[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2}",
-        r"[^\W\d_a-zA-Z]{2,24}",
-    )
-]
 _DIGITS_AS_LETTERS = str.maketrans("013457@$", "oieastas")
 
 
 def _count_words(said: str) -> int:
     """Return how many words a removed value may be made of; none if it looks random."""
-    said = unicodedata.normalize("NFKC", _KEY_LINE.sub("", said))
-    count = max(len(pattern.findall(said)) for pattern in _WORDS)
+    said = unicodedata.normalize("NFKC", SHAPES["line of a key"].sub("", said))
+    count = max(len(SHAPES[name].findall(said)) for name in ("spaced word", "unspaced letters", "foreign word"))
     # Digits in place of letters: a hash has more digits than a word, and a short value may be anything.
     if len(DIGIT.findall(said)) * 3 <= len(said) or len(said) <= 12:
         count = max(count, _count_spelled(said), _count_spelled(said.translate(_DIGITS_AS_LETTERS)))
@@ -265,7 +251,7 @@ def _count_words(said: str) -> int:
 
 
 def _count_spelled(said: str) -> int:
-    parts = HUMP.findall(said)
+    parts = SHAPES["hump"].findall(said)
     letters = sum(map(len, parts))
     words = [part for part in parts if len(part) > 1]
     if letters > 7:
@@ -340,7 +326,6 @@ class _TracedReading:
         return view
 
 
-_CODES, _QUOTED_PRINTABLE = read_shape("codes"), read_shape("quoted-printable")
 _BLANKS = {"n": "\n", "r": "\n", "t": "\t"}
 
 
@@ -359,28 +344,20 @@ def _decode_code(match: re.Match[str]) -> str:
     return _BLANKS.get(body, body)
 
 
-# A line break with what a mail, a log or a source file puts around it; or one string joined to another.
-_JOINED_STRINGS = re.compile(r"[\"'`] ?[+.&] ?[\"'`]")
-_WRAP = read_shape("wrap")
-_WORD_AFTER = re.compile(r"([A-Za-z]?[a-z]{1,19})[,.;:!?)]{0,2}(?:\s|\Z)")
-_STATEMENT = re.compile(r"[A-Za-z_][\w.-]{0,40}+ ?[:=](?![=\s]|\Z)|[A-Za-z_][\w.-]{0,40}+[:=] ")
-_WORD_BEFORE_REVERSED = re.compile(r"[,.;:!?)]{0,2}([a-z]{1,19}[A-Za-z]?)(?:[\s(\"']|\Z)")
-
-
 def _join_lines(match: re.Match[str]) -> str:
     """Return what replaces a line break: nothing, or the break itself beside a plain word or before an assignment."""
     if match[1] is not None:
         return "\n"
     text, (start, end) = match.string, match.span()
     # Most often one character shows that there is no word.
-    if text[end : end + 1].isalpha() and (after := _WORD_AFTER.match(text, end)) and _is_word(after[1]):
+    if text[end : end + 1].isalpha() and (after := SHAPES["word below"].match(text, end)) and _is_word(after[1]):
         return "\n"
     touching = text[start - 1 : start]
     if touching.isalpha() or touching in ",.;:!?)":
-        before = _WORD_BEFORE_REVERSED.match(text[max(0, start - 24) : start][::-1])
+        before = SHAPES["word above, reversed"].match(text[max(0, start - 24) : start][::-1])
         if before and _is_word(before[1][::-1]):
             return "\n"
-    return "\n" if _STATEMENT.match(text, end) else ""
+    return "\n" if SHAPES["statement"].match(text, end) else ""
 
 
 def _is_word(letters: str) -> bool:
@@ -395,21 +372,21 @@ def _readings_of(text: str) -> Iterator[_TracedReading]:
     codes = plain
     if "%" in text or "\\" in text or "&" in text:
         for _ in range(MAX_DECODINGS):
-            deeper = codes.edit(_CODES.finditer(codes.text), _decode_code)
+            deeper = codes.edit(SHAPES["codes"].finditer(codes.text), _decode_code)
             if deeper is codes:
                 break
             codes = deeper
             yield codes
     if "=\n" in text or "=\r\n" in text or "=3D" in text:
-        soft = codes.edit(_QUOTED_PRINTABLE.finditer(codes.text), _decode_code)
+        soft = codes.edit(SHAPES["quoted-printable"].finditer(codes.text), _decode_code)
         if soft is not codes:
             yield soft
             codes = soft
     shown = _fold_characters(codes)
     if shown is not codes:
         yield shown
-    if "\n" in shown.text or _JOINED_STRINGS.search(shown.text):
-        joined = shown.edit(_WRAP.finditer(shown.text), _join_lines)
+    if "\n" in shown.text or SHAPES["joined strings"].search(shown.text):
+        joined = shown.edit(SHAPES["wrap"].finditer(shown.text), _join_lines)
         if joined is not shown:
             joined.joined = True
             yield joined

@@ -48,17 +48,9 @@ def lowercase_same_length(text: str) -> str:
     return text.replace("\u0130", "i").lower()
 
 
-# The parts of a name in code: `getUserId`, `HTTPServer`.
-HUMP = re.compile("[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-# What hardly any word has: five consonants in a row, a q without its u, a letter three times over.
-_UNSPOKEN = re.compile(
-    r"[bcdfghjklmnpqrstvwxz]{5}|[aeiou]{4}|q(?!u)|[jvwz][bcdfgjkmpqtvwxz]|x[bdfgjkmqvwxz]|[bcdfghjklmnpqstvwxz]{2}[jqvxz]|(.)\1\1"
-)
-
-
 def is_pronounceable(letters: str) -> bool:
     """Return whether letters could be words; of rows of sixteen random letters, one in a hundred could."""
-    return is_wordlike(letters) and _UNSPOKEN.search(letters.lower()) is None
+    return is_wordlike(letters) and SHAPES["unspoken"].search(letters.lower()) is None
 
 
 def mark_limit(text: str) -> int:
@@ -128,12 +120,8 @@ def pattern_from(source: str) -> str:
     return source
 
 
-_SHAPES = {row[0]: row[1] for row in read_secrets("shapes")}
-
-
-def read_shape(name: str) -> re.Pattern[str]:
-    """Return a pattern that a search in code looks for."""
-    return re.compile(pattern_from(_SHAPES[name]))
+# What the searches in code look for.
+SHAPES = {name: re.compile(pattern_from(pattern)) for name, pattern in read_secrets("shapes")}
 
 
 # --- checks of what a pattern matched
@@ -144,25 +132,16 @@ def _has_digits(least: int, _: re.Match[str], value: str) -> bool:
 
 
 def _is_phone(least: int, _: re.Match[str], value: str) -> bool:
-    return least <= len(DIGIT.findall(value)) <= 15 and not _DATE_LIKE.match(value)
-
-
-_DATE_LIKE = re.compile(r"\(?[0-9]{1,2}([./ -])[0-9]{1,2}\1(?:[0-9]{2}|(?:19|20)[0-9]{2})(?![0-9])")
+    return least <= len(DIGIT.findall(value)) <= 15 and not SHAPES["date-like"].match(value)
 
 
 def _is_near_school(match: re.Match[str], _: str) -> bool:
-    return _SCHOOL.search(match.string, max(0, match.start() - 60), match.end() + 40) is not None
-
-
-_SCHOOL = re.compile(pattern_from(r"\b(?:<SCHOOL>)\b"), re.IGNORECASE)
-_SHARED = re.compile(r"(?<![\w.%+-])(?:git|hg|svn)$", re.IGNORECASE)
-# In a URL this `@` ends the user name and password.
-_USERINFO = re.compile(r"://(?:[^\s/?#@]{0,256}|[^\s/?#@:]{0,64}:(?![0-9]{1,5}/)[^\s@]{1,256})$")
+    return SHAPES["school"].search(match.string, max(0, match.start() - 60), match.end() + 40) is not None
 
 
 def _is_mailbox(match: re.Match[str], _: str) -> bool:
     before = match.string[max(0, match.start() - 330) : match.start()]
-    return not (_SHARED.search(before[-4:]) or _USERINFO.search(before))
+    return not (SHAPES["shared account"].search(before[-4:]) or SHAPES["user in an address"].search(before))
 
 
 def is_luhn_valid(digits: str) -> bool:
@@ -248,7 +227,6 @@ def marks_of(rows: Iterable[SecretRow]) -> frozenset[str]:
     return frozenset[str]().union(*(row.marks for row in rows))
 
 
-_NUMBER = re.compile("[0-9]+")
 # So much of the text before a pattern is searched for what has to stand there.
 _MOST_BEFORE = 66
 
@@ -279,7 +257,7 @@ def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
 
 def _find_at_numbers(numbered: Sequence[SecretRow], text: str) -> Iterator[SensitiveSpan]:
     any_row = _any_of(tuple([row.pattern.pattern for row in numbered]))
-    for number in _NUMBER.finditer(text):
+    for number in SHAPES["number"].finditer(text):
         # Most numbers are a year or a count.
         for row in numbered if any_row.match(text, number.start()) else ():
             if match := row.pattern.match(text, number.start()):

@@ -148,14 +148,14 @@ def _source(number: int, value: object) -> PayloadSource:
         key: item
         for key, item in meta.items()
         # Compared as it is: a whole number may be too large to be made a float of, and NaN compares with nothing.
-        if _is_name(key) and (_is_name(item) or (isinstance(item, int | float) and -_MOST <= item <= _MOST))
+        if is_name(key) and (is_name(item) or (isinstance(item, int | float) and -_MOST <= item <= _MOST))
         if not _has_secret(f"{key}={item}")
     }
     hits = _names(body.get("rule_hits", []), f"{where}.rule_hits", MAX_RULE_HITS)
     return PayloadSource(_name(body["type"], f"{where}.type"), hits, tuple(sorted(statistics.items())))  # type: ignore[arg-type]
 
 
-def _is_name(value: object) -> bool:
+def is_name(value: object) -> bool:
     return isinstance(value, str) and _NAME.fullmatch(value) is not None
 
 

@@ -123,10 +123,10 @@ MENTIONS: Final = tuple(
     for _, shown, doubt in read_table(__package__, TABLE, "mentions", ("mention", "shown by", "in doubt if"))
 )
 
-# What an operator's prompt forbids or foresees.
-GUARDS: Final = {
+# What the steps below look for around a sign.
+SHAPES: Final = {
     name: re.compile(fill_parts(pattern))
-    for name, pattern in read_table(__package__, TABLE, "guards", ("guard", "pattern"))
+    for name, pattern in read_table(__package__, TABLE, "shapes", ("shape", "pattern"))
 }
 
 # --- the search
@@ -155,7 +155,7 @@ def search_pieces(text: str) -> Iterator[list[SignHit]]:
     """Yield the signs of each piece of a comparable text; one that stands where two pieces overlap comes twice."""
     make_ready()
     for at in range(0, len(text), _PIECE):
-        piece = _I_HAVE.sub("j'ay", text[at : at + _PIECE + _SHARED])
+        piece = SHAPES["i have"].sub("j'ay", text[at : at + _PIECE + _SHARED])
         patterns = [_NUMBERED[name] for name in sorted(_NUMBERED.keys() & _ANCHORS.find_in(piece))]
         places = [(found.sign, *match.span()) for found in patterns for match in found.pattern.finditer(piece)]
         places += _places_of_sequences(piece)
@@ -187,10 +187,7 @@ _FOLDED_AT_ONCE: Final = 50_000
 # Characters that no comparable text has: they mark the surroundings of a sign, and the first the end of a sentence.
 MARKS: Final = "\1\2\3\4"
 _END: Final = MARKS[0]
-_SENTENCE_END: Final = re.compile(r"[.!?。！？](?=\s|$)")
 _LAST_KEPT: Final = 0xFFFF
-# The French "I have" ends like the word for a model.
-_I_HAVE: Final = re.compile(r"j['\u2019]ai\b")
 
 
 class _Separators(dict[int, int]):
@@ -224,7 +221,7 @@ def comparable(text: str) -> str:
 
 def split_words(text: str) -> list[str]:
     """Return the words of a text, with `_END` for the end of a sentence."""
-    text = _SENTENCE_END.sub(f" {_END} ", text.replace(_END, "-"))
+    text = SHAPES["end of a sentence"].sub(f" {_END} ", text.replace(_END, "-"))
     if text.isascii():
         # In bytes this takes a tenth of the time.
         return text.encode("ascii").translate(_ASCII_SEPARATORS).decode("ascii").split()
@@ -436,9 +433,6 @@ class TextGrade(NamedTuple):
 # A sign is weighed in its surroundings: its family, the sentence before it, its words, and what follows, with marks
 # between them. The ends of clauses before it are marked as well. The table has the mentions in these terms.
 _SENTENCE, _WORDS, _AFTER, _CLAUSE = MARKS
-_SENTENCE_ENDS: Final = re.compile(r"[.!?\n]")
-# A report behind a colon belongs to what stands before it; an order behind a colon does not.
-_CLAUSE_END: Final = re.compile(r"[,;\uff0c\uff1b\uff1a](?!\w)|:(?!\w| (?:an?|one|our|some) )")
 
 
 def _weigh(hit: SignHit, text: str) -> SignHit:
@@ -450,8 +444,8 @@ def _weigh(hit: SignHit, text: str) -> SignHit:
     # A pasted document, which speaks to the machine that reads it, stands in quotes as well.
     if hit.sign.family != "machine" and _is_quoted(before.rpartition("\n")[2], after.partition("\n")[0]):
         return half
-    sentence, words = _SENTENCE_ENDS.split(before)[-1], text[hit.start : hit.end]
-    around = f"{hit.sign.family}{_SENTENCE}{_CLAUSE_END.sub(_CLAUSE, sentence)}{_WORDS}{words}{_AFTER}{after}"
+    sentence = SHAPES["end of a clause"].sub(_CLAUSE, SHAPES["break"].split(before)[-1])
+    around = f"{hit.sign.family}{_SENTENCE}{sentence}{_WORDS}{text[hit.start : hit.end]}{_AFTER}{after}"
     for shown, doubt in MENTIONS:
         if shown.search(around):
             return hit._replace(firm=False) if doubt and doubt.search(around) else half
@@ -459,8 +453,6 @@ def _weigh(hit: SignHit, text: str) -> SignHit:
 
 
 _QUOTES: Final = ('""', "''", "``", "\u201c\u201d", "\u201e\u201c", '\u201e"', "\u2018\u2019", "\u00ab\u00bb")
-_PROSE_BEFORE: Final = re.compile(r"\w[,:]? +[^\W\d_]+[,:]? ?$")
-_PROSE_AFTER: Final = re.compile(r"^[.,!?]? ?[^\W\d_]+(?: +[^\W\d_]|[.!?]*$)")
 
 
 def _is_quoted(before: str, after: str) -> bool:
@@ -474,7 +466,7 @@ def _is_quoted(before: str, after: str) -> bool:
         elif closing in before[opened + 1 :]:
             opened = -1
         behind = after.partition(closing)
-        if opened >= 0 and behind[1] and (_PROSE_BEFORE.search(before[:opened]) or _PROSE_AFTER.match(behind[2])):
+        if opened >= 0 and behind[1] and SHAPES["prose"].search(f"{before[:opened]}{_WORDS}{behind[2]}"):
             return True
     return False
 
@@ -636,8 +628,8 @@ def _is_guard(text: str, hit: SignHit) -> bool:
         return True
     if not hit.firm:
         return False
-    before = re.split(r"[.!?\n]", text[max(0, hit.start - _BEFORE) : hit.start])[-1]
+    before = SHAPES["break"].split(text[max(0, hit.start - _BEFORE) : hit.start])[-1]
     behind = text[hit.end : hit.end + _BEHIND]
-    if GUARDS["forbidden"].search(before) or GUARDS["forbidden inside"].search(text, hit.start, hit.end):
+    if SHAPES["forbidden"].search(before) or SHAPES["forbidden inside"].search(text, hit.start, hit.end):
         return True
-    return GUARDS["asked"].search(before) is not None and GUARDS["refused"].search(behind) is not None
+    return SHAPES["asked"].search(before) is not None and SHAPES["refused"].search(behind) is not None

@@ -21,9 +21,9 @@ from lockgate.core.ruling.effects.effect import KINDS, SPENDS, Effect, Severity
 from lockgate.core.ruling.effects.tool_arguments import ROLES, has_role, is_place
 from lockgate.core.ruling.explanations import DICTATED, EFFECT, FORBIDDEN, LOOKALIKE, describe_effect
 from lockgate.core.ruling.goal import names_of, names_other_protection
+from lockgate.core.ruling.opinions import Authority, JudgeStanding
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.provenance import GROUPS, STRENGTH, Lookup, Trace, is_form_field
-from lockgate.core.ruling.standing import Authority, JudgeStanding
 from lockgate.core.ruling.targets import PATTERNS as _P
 from lockgate.core.ruling.targets import find_alike
 from lockgate.core.ruling.tool_risk import tool_words

@@ -5,10 +5,18 @@ from __future__ import annotations
 from lockgate.core.errors import printable
 from lockgate.core.ruling.decide import may_clear
 from lockgate.core.ruling.explanations import explain
-from lockgate.core.ruling.opinions import Opinion, Ruling, Silent, Triage, Unreadable
+from lockgate.core.ruling.opinions import (
+    DEVELOPERS,
+    Authority,
+    JudgeStanding,
+    Opinion,
+    Ruling,
+    Silent,
+    Triage,
+    Unreadable,
+)
 from lockgate.core.ruling.pipeline import EscalatedCall, Stage
 from lockgate.core.ruling.policy import Policy, observe
-from lockgate.core.ruling.standing import DEVELOPERS, Authority, JudgeStanding
 from lockgate.core.tables import read_table
 from lockgate.core.vocabulary import Action, Decision, Mode, Reason, Risk
 

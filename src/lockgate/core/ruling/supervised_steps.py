@@ -27,6 +27,7 @@ from lockgate.core.ruling.goal import Goal
 from lockgate.core.ruling.scope.border import Border, border_from_prose
 from lockgate.core.ruling.scope.crossings import OUTSIDE, find_crossings
 from lockgate.core.ruling.tool_risk import PLAIN_VERBS, WORDS, canonical_tool, tool_intent, tool_risk, tool_words
+from lockgate.core.tables import read_patterns
 from lockgate.core.vocabulary import Finding, Risk
 
 # A finding that no model may clear; `pipeline.HARD_RULES` names it too.
@@ -131,6 +132,7 @@ def _truth(value: object, name: str) -> bool:
 
 _CHECKS: dict[object, Callable[[object, str], object]] = {"str": _text, "bool": _truth, "tuple[str, ...]": _entries}
 _Statement = TypeVar("_Statement", Commitment, SelfAssessment)
+_P = read_patterns(__package__, "supervised_steps.tbl")
 _STATEMENTS: dict[type, str] = {Commitment: "a commitment", SelfAssessment: "a self-assessment"}
 _SPLIT = "split the work into several steps"
 
@@ -326,12 +328,9 @@ def _cut(text: str, most: int) -> str:
 def split_assumptions(assumptions: Iterable[str]) -> tuple[str, ...]:
     """The single assumptions in these texts, each once: five sentences in one entry are five assumptions."""
     pieces = (
-        re.sub(r"^(?:[-*\u2022]|\(?\w{1,2}[.)])\s+", "", piece.strip()).strip(" .;,")
+        _P["bullet"].sub("", piece.strip()).strip(" .;,")
         for text in assumptions
-        for piece in re.split(
-            r"[\n;\u2022]|(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)\s+(?=\S{2})|,?\s+and\s+(?:that|assum\w+)\s+|\s(?=\(?\d[.)]\s)",
-            text,
-        )
+        for piece in _P["end of an assumption"].split(text)
     )
     return tuple({piece.casefold(): piece for piece in pieces if len(piece) > 1}.values())
 
@@ -366,7 +365,7 @@ def why_undeclared(
 def _why_excluded(entry: str, tool: str, leaves: list[Leaf]) -> str:
     """Return why an entry of `out_of_scope` rules a call out, or nothing."""
     never = _border_from_entry(entry).inside
-    if never and not _BEYOND.search(entry):
+    if never and not _P["beyond"].search(entry):
         # "mail to hr.example" rules out that place, not mail.
         crossed = find_crossings(Border(excluded=never, is_open=True), leaves, tool=tool)
         is_touched = any(finding.rule == OUTSIDE for finding in crossed)
@@ -376,8 +375,6 @@ def _why_excluded(entry: str, tool: str, leaves: list[Leaf]) -> str:
 
 
 _border_from_entry = lru_cache(maxsize=256)(border_from_prose)
-# `nothing outside lab.example` names the place that is inside.
-_BEYOND = re.compile(r"(?i)\b(?:outside|beyond|other than|except|apart from|else than|besides|not in|but)\b")
 
 
 def _declares_tool(entry: str, tool: str) -> bool:
@@ -409,12 +406,6 @@ def _wishes(entry: str) -> Goal:
     return wishes
 
 
-# Words and signs that end a part of a sentence: a verb before them has no object behind them.
-_PART_ENDS = re.compile(
-    r"[^\w\s'-]|\b(?:and|or|then|to|but|not|by|via|with|through|in|on|from|for|of|as|using|per)\b", re.IGNORECASE
-)
-
-
 @lru_cache(maxsize=1024)
 def _names_action(entry: str, tool: str) -> bool:
     """Whether an entry names what a tool does, verb and object.
@@ -423,7 +414,7 @@ def _names_action(entry: str, tool: str) -> bool:
     """
     verbs, objects = tool_intent(tool)
     both = verbs & objects
-    stems = [_stems(part) for part in _PART_ENDS.split(entry)]
+    stems = [_stems(part) for part in _P["end of a part"].split(entry)]
     says = any(part & (verbs - both) or (part & both and part.isdisjoint(PLAIN_VERBS)) for part in stems)
     return _wishes(entry).asks_for_tool(tool) and says
 

@@ -65,10 +65,18 @@ def compile_pattern(source: str) -> re.Pattern[str]:
     return re.compile(source)
 
 
+_SHAPES = {row[0]: row[1] for row in read_table(__package__, "triggers.tbl", "shapes", ("shape", "pattern"))}
+
+
+def text_shape(name: str) -> re.Pattern[str]:
+    """Return a pattern of the table."""
+    return compile_pattern(_SHAPES[name])
+
+
 @cache
-def compile_bytes_pattern(source: bytes) -> re.Pattern[bytes]:
-    """Return a pattern over bytes, compiled at first use."""
-    return re.compile(source)
+def bytes_shape(name: str) -> re.Pattern[bytes]:
+    """Return a pattern of the table over bytes, compiled at first use."""
+    return re.compile(_SHAPES[name].encode())
 
 
 def is_wordlike(text: str) -> bool:

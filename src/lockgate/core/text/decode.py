@@ -13,7 +13,7 @@ from __future__ import annotations
 import binascii
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from itertools import islice, pairwise
+from itertools import islice
 from re import Match
 from typing import NamedTuple
 
@@ -21,12 +21,13 @@ from lockgate.core.tables import read_sections, read_table
 from lockgate.core.text.confusables import (
     CLOSEST_LOOKALIKES,
     HiddenText,
-    compile_bytes_pattern,
+    bytes_shape,
     compile_pattern,
     find_hidden_text,
     fold_to_latin,
     is_wordlike,
     remove_invisible,
+    text_shape,
     triggers_from_text,
 )
 
@@ -131,8 +132,7 @@ def triggers_from_shape(data: bytes) -> tuple[str, ...]:
     """Return the triggers that the shape of a text fires: a long run, or control characters within a word."""
     sorts = data.translate(_SORTS)
     fired = ("run",) if sorts.find(b"x" * SHORTEST_RUN) >= 0 else ()
-    within = rb"[A-Za-z][\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]{1,8}[A-Za-z]"
-    return (*fired, "invisible") if b"!" in sorts and compile_bytes_pattern(within).search(data) else fired
+    return (*fired, "invisible") if b"!" in sorts and bytes_shape("controls within").search(data) else fired
 
 
 # --- 2. Codes in place
@@ -249,20 +249,10 @@ class DecodedRun(NamedTuple):
     mostly: bool = True
 
 
-# Between two pieces of one run: a line break, real or escaped, with quoting; or one string joined to the next, in one
-# language or another.
-_JOINT = (
-    rb"[ \t]{0,4}\\?(?:\r?\n|\\r|\\n){1,4}[ \t>\"']{0,16}"
-    rb"|[\"'`]\s{0,16}(?:[+.,&|\\]{1,2}[ _]{0,2}\s{0,16})?b?[\"'`]"
-)
-_HEX_PAIRS = rb"(?:(?:0x)?[0-9A-Fa-f]{2}(?:[ :-]|, ?)){8,2000}(?:0x)?[0-9A-Fa-f]{2}"
 _PAIRED = bytes(120 if i in b"0123456789abcdefABCDEFx :,-" else 32 for i in range(256))
 _URLSAFE = bytes.maketrans(b"-_", b"+/")
 _CONTROLS = bytes(i for i in range(32) if i not in b"\t\n\r") + b"\x7f"
 _PRINTED = bytes(120 if 32 <= i < 127 or i in b"\t\n\r" else 32 for i in range(256))
-# Every byte of ASCII text begins with a digit from 2 to 7, and three of them leave these letters in base64.
-_HEX_SHAPE = rb"(?:[2-7][0-9A-Fa-f]|0[9AaDd]){9,20000}"
-_BASE64_SHAPE = rb"[CI-Za-f][C-HS-Xi-nyz0-3gwQ][ABEFIJMNQRUVYZcdghklopstwx014589][A-Za-z0-9+/]" * 5
 
 
 def find_runs(flat: bytes, *, shaped: bool, paired: bool = False) -> Iterator[EncodedRun]:
@@ -284,7 +274,7 @@ def find_runs(flat: bytes, *, shaped: bool, paired: bool = False) -> Iterator[En
             yield run
     # Only a stretch of these characters can hold nine pairs; trying every place would double the cost.
     for start, stop in _find_stretches(flat.translate(_PAIRED), 26) if paired else ():
-        for match in compile_bytes_pattern(_HEX_PAIRS).finditer(flat, start, stop):
+        for match in bytes_shape("hex pairs").finditer(flat, start, stop):
             digits = match[0].replace(b"0x", b"").translate(None, b" :,-")
             yield EncodedRun(*match.span(), digits, len(digits))
 
@@ -292,7 +282,7 @@ def find_runs(flat: bytes, *, shaped: bool, paired: bool = False) -> Iterator[En
 def _join_pieces(flat: bytes, mask: bytes, start: int, end: int) -> EncodedRun:
     """Return the run that begins with one piece, with all the pieces that are joined to it."""
     pieces = [flat[start:end]]
-    while gap := compile_bytes_pattern(_JOINT).match(flat, end):
+    while gap := bytes_shape("joint").match(flat, end):
         after = _end_of_stretch(mask, gap.end())
         if after - gap.end() < _SHORTEST_LAST_LINE:
             break
@@ -318,7 +308,7 @@ def _end_of_stretch(mask: bytes, at: int) -> int:
 
 def decode_run(written: bytes, *, glued: bool = False) -> DecodedRun:
     """Return what a run says; `glued` if other letters may stand at its ends."""
-    digits = compile_bytes_pattern(rb"(?:0x)?([0-9A-Fa-f]+)").fullmatch(written)
+    digits = bytes_shape("hex digits").fullmatch(written)
     data = binascii.unhexlify(digits[1]) if digits and len(digits[1]) % 2 == 0 else b""
     # Base64 of so many bytes has letters of both cases: what has one only is a digest, a path or a name.
     plain = b"" if written.islower() or written.isupper() else written.translate(_URLSAFE)
@@ -331,9 +321,9 @@ def decode_run(written: bytes, *, glued: bool = False) -> DecodedRun:
 
 def _decode_glued(written: bytes, plain: bytes) -> DecodedRun:
     """Return the text in a run that something else is glued to, or that is a part of binary data."""
-    if match := compile_bytes_pattern(_HEX_SHAPE).search(written):
+    if match := bytes_shape("text in hex").search(written):
         kind, data = "hex", binascii.unhexlify(match[0])
-    elif match := compile_bytes_pattern(_BASE64_SHAPE).search(plain):
+    elif match := bytes_shape("text in base64").search(plain):
         kind, data = "base64", decode_base64(plain[match.start() % 4 :])
     else:
         return DecodedRun()
@@ -357,11 +347,11 @@ def text_from_bytes(data: bytes) -> str:
         for zeros, codec in ((data[1::2], "utf-16-le"), (data[::2], "utf-16-be")):
             if zeros.count(0) * 10 >= len(zeros) * 9:
                 text = data.decode(codec, "replace").rstrip("\0")
-                return "" if compile_pattern("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]").search(text) else text
+                return "" if text_shape("control").search(text) else text
         data = data.rstrip(b"\0")
     if len(data[:64].translate(None, _CONTROLS)) < len(data[:64]):
         return ""
-    control = compile_bytes_pattern(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]").search(data)
+    control = bytes_shape("control").search(data)
     end = control.start() if control else len(data)
     try:
         return data[:end].decode("utf-8") if end * 2 >= len(data) else ""
@@ -372,11 +362,6 @@ def text_from_bytes(data: bytes) -> str:
 
 # --- which decoded texts count as hidden messages
 
-_COMMANDS = frozenset("curl wget bash zsh sudo chmod powershell ncat scp iex certutil".split())
-# These are words too, so what follows must look like an argument.
-_WORD_COMMANDS = frozenset("sh rm nc cat echo python python3 perl ruby node base64 ssh eval exec cmd dd".split())
-_ADDRESS = rb"https?://[^\s\"'<>]{0,500}$"
-_DATA_URI = rb"data:([a-z]{1,12}/[a-z0-9.+-]{1,40})[a-z0-9=;+-]{0,40},$"
 _TEXT_TYPES = (b"image/svg+xml", b"application/json", b"text/css", b"text/javascript", b"application/javascript")
 
 
@@ -384,31 +369,20 @@ def has_message(text: str) -> bool:
     """Return whether a decoded text has a message: an address, a command or a sentence, not only data."""
     if text.startswith("-----BEGIN"):
         return False
-    if text.lstrip()[:1] not in ("{", "[", "<"):
-        if any(mark in text for mark in ("http://", "https://", "HTTP://", "HTTPS://", "mailto:")):
-            return True
-        if "@" in text and compile_pattern(r"[\w.+\-]@[\w\-]{1,63}\.[A-Za-z]{2}").search(text):
-            return True
-    return _has_speech(text)
+    is_data = text.lstrip()[:1] in ("{", "[", "<")
+    return (not is_data and text_shape("link").search(text) is not None) or _has_speech(text)
 
 
 def _has_speech(text: str) -> bool:
     """Return whether a text has a command with its argument, four words in a row, or nothing but two words or more."""
-    tokens = text.split()
-    if any(
-        token in _COMMANDS or (token in _WORD_COMMANDS and argument[0] in "-/~.$<\"'(")
-        for token, argument in pairwise(tokens)
-    ):
-        return True
-    words = [token.strip(".,;:!?\"'()") for token in tokens]
+    words = [token.strip(".,;:!?\"'()") for token in text.split()]
     chain: list[str] = []
     for word in words:
         is_word = len(word) <= 24 and (word.isalpha() or word in ("don't", "I'm", "it's"))
         chain = [*chain[-3:], word] if is_word else []
         if (len(chain) == 4 or 2 <= len(chain) == len(words)) and _are_words(chain):
             return True
-    unspaced = "[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{6}"
-    return not text.isascii() and compile_pattern(unspaced).search(text) is not None
+    return text_shape("speech").search(text) is not None
 
 
 def _are_words(chain: list[str]) -> bool:
@@ -425,11 +399,11 @@ def _is_ordinary_carrier(flat: bytes, run: EncodedRun, decoded: DecodedRun) -> b
     if not neighbour or neighbour in b" \n\t\"'":
         return False
     before = flat[max(0, run.start - 512) : run.start]
-    if neighbour == b"," and (match := compile_bytes_pattern(_DATA_URI).search(before[-120:])):
+    if neighbour == b"," and (match := bytes_shape("data uri").search(before[-120:])):
         # Data that decodes to text is no image, and a drawing or a style sheet does not begin with a word.
         if match[1] in _TEXT_TYPES and decoded.said.lstrip()[:1] in tuple("{[<@.#/*(!;:"):
             return True
-    is_address = b"://" in before and compile_bytes_pattern(_ADDRESS).search(before) is not None
+    is_address = b"://" in before and bytes_shape("address").search(before) is not None
     return is_address and not _has_speech(decoded.said)
 
 
@@ -519,12 +493,12 @@ class _Decoder:
         return text, steps
 
     def _join_spaced_letters(self, text: str, how: tuple[str, ...], place: Span) -> None:
-        letters = compile_pattern(r"(?<![A-Za-z])[A-Za-z](?:[ ._\-][A-Za-z]){2,200}(?![A-Za-z])")
+        letters = text_shape("spaced letters")
         joined = letters.sub(lambda match: match[0][::2], text)
         if joined == text:
             return
         # Honest headings are written this way; a hidden message is longer.
-        message = compile_pattern(r"(?<![A-Za-z])(?:[A-Za-z][ ._\-]{1,4}){30,2000}").search(text)
+        message = text_shape("spaced message").search(text)
         encoded = message is not None and is_wordlike(letters.sub(lambda match: match[0][::2], message[0]))
         place = message.span() if message is not None and text is self.text else place
         self._add_reading((*how, "spaced"), joined, place, encoded=encoded)

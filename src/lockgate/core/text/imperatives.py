@@ -13,6 +13,7 @@ import re
 from typing import NamedTuple
 
 from lockgate.core.tables import read_sections
+from lockgate.core.text.confusables import bytes_shape
 
 _VERBS = read_sections(__package__, "imperatives.txt")
 PLAIN_VERBS, NOUN_VERBS = _VERBS["plain verbs"], _VERBS["noun verbs"]
@@ -49,30 +50,9 @@ class Order(NamedTuple):
     points_away: bool
 
 
-# The end of a sentence (group 1), or of a field of a record: an order in one mail header does not reach the next. The
-# look-ahead on the first letter makes most of the text cost one comparison per byte. A line may carry its number, as
-# tools that print files write it.
-_EDGE = re.compile(
-    rb"(?=[.!?\n\"'\\<\xe3\xef\xd8\xe0])(?:"
-    rb"([.!?](?=[\s\"')\]<]|\Z)|\xe3\x80\x82|\xef\xbc\x81|\xef\xbc\x9f|\xd8\x9f|\xe0\xa5\xa4)|"
-    rb"\n(?: {0,8}+\d{1,6}+(?:\t|\xe2\x86\x92))?+(?:\s{0,20}\n|\s{0,20}+(?:"
-    rb"(?:- )?[\"']?[A-Za-z_][\w ]{0,30}+[\"']?:(?=\s|\Z)|[-*]\s|\d{1,3}+[.)]\s)|-{3})|"
-    rb"[\"']\s{0,8}[,}\]/>]|[\"']\s{0,8}:\s|[\"']\s{1,8}[\w-]{1,40}=|\\n\\n|"
-    rb"</?(?:p|div|li|ul|ol|tr|td|th|table|form|label|input|button|section|h[1-6]|script|style)\b)"
-)
 # Words that point outside their own sentence: the value stands before ("buy it") or after ("do the following").
 _POINTERS = frozenset(
     b"it its this that these those them him her there here following below above same one such they".split()
-)
-
-# A field that ends in one of these is not at its end: "forward it to", and the address in the next row.
-_GOES_ON = re.compile(
-    rb"(?i:[:,]|\b(?:to|at|is|are|with|for|from|by|of|on|in|into|and|or|the|an?|namely|called))[\s|]*\Z"
-)
-# A server's answer to a push, with the address in the next line, asks for nothing.
-_PUSH_HINT = re.compile(
-    rb"remote: (?:To c|C)reate a (?:pull|merge) request for [^\s,]{1,120}(?: on GitHub by visiting|, visit):[ \t]*\n"
-    rb"remote:[ \t]{1,8}https://git(?:hub|lab)\.com/[^\s?#]{1,200}/new[/?]\S{1,200}(?=\s|\Z)"
 )
 
 # A sentence is at most this long on either side of its cue: a text without full stops must not become one long order,
@@ -88,27 +68,9 @@ WORD_BYTES = bytes(
 )
 
 
-# A single coded sign inside an address fires no trigger: `clerk%40vendor.example`. Each is replaced by as many spaces,
-# so that offsets stay the same.
-_SIGNS = {
-    mark: tuple((code, b" " * len(code)) for code in codes)
-    for mark, codes in {
-        b"\\": (b"\\n", b"\\t", b"\\r", b"\\x40"),
-        b"%": (b"%40", b"%2e", b"%2f", b"%3a"),
-        b"&#": (b"&#64;", b"&#x40;", b"&#46;"),
-        b"&c": (b"&commat;",),
-    }.items()
-}
-
-
 # The signs of an address as words: `billing at acme (dot) example`.
 _DOT = rb"(?: | ?[\[({<])dot(?: |[\])}>] ?)"
 _SPELLED = re.compile(rb"%b(?=\w)| ?[\[({<]at[\])}>] ?|\sat\s(?=[\w-]{1,63}%b)" % (_DOT, _DOT))
-
-_WIDE_PUNCTUATION = re.compile(
-    rb"\xe2\x80[\x90-\xbf]|\xe3\x80[\x80-\x91]|\xef\xbc[\x81\x88-\x8f\x9a-\xa0]|\xe0\xa5\xa4"
-)
-_PUNCTUATION = re.compile(rb"\xc2[\xa0\xab\xb7\xbb]|\xd8[\x8c\x9b\x9f]")
 
 
 def prepare(data: bytes) -> bytes:
@@ -123,20 +85,16 @@ def prepare(data: bytes) -> bytes:
             lower = text.translate(same).encode("utf-8")
             if len(lower) != len(data):
                 return data.lower()
-        # Quotes and stops of other scripts are no letters, though their bytes look like parts of letters.
-        lower = _PUNCTUATION.sub(b"  ", _WIDE_PUNCTUATION.sub(b"   ", lower))
+        lower = bytes_shape("punctuation").sub(_blank, lower)
     # Looking for a byte by its number is ten times faster.
     if 92 in lower or 37 in lower or 38 in lower:
-        for mark, codes in _SIGNS.items():
-            if mark[0] in lower and lower.find(mark) >= 0:
-                for code, spaces in codes:
-                    lower = lower.replace(code, spaces)
-    return _blank_spelled_signs(lower)
-
-
-def _blank_spelled_signs(lower: bytes) -> bytes:
+        lower = bytes_shape("coded sign").sub(_blank, lower)
     may_be_spelled = b"dot" in lower or b"at)" in lower or b"at]" in lower
-    return _SPELLED.sub(lambda match: b" " * len(match[0]), lower) if may_be_spelled else lower
+    return _SPELLED.sub(_blank, lower) if may_be_spelled else lower
+
+
+def _blank(match: re.Match[bytes]) -> bytes:
+    return b" " * len(match[0])
 
 
 def split_words(prepared: bytes) -> list[bytes]:
@@ -151,7 +109,7 @@ def fold_words(prepared: bytes) -> bytes:
 
 def is_push_hint(data: bytes, cue: int) -> bool:
     """Return whether a cue is in a server's answer to a push."""
-    hint = _PUSH_HINT.match(data, data.rfind(b"\n", max(0, cue - 160), cue) + 1)
+    hint = bytes_shape("push hint").match(data, data.rfind(b"\n", max(0, cue - 160), cue) + 1)
     return hint is not None and cue <= hint.end()
 
 
@@ -159,17 +117,17 @@ def order_from_cue(data: bytes, prepared: bytes, cue: int) -> Order:
     """Return the order around a cue: its sentence, and its neighbours within the same field."""
     low, high = max(0, cue - ORDER_REACH), min(len(data), cue + ORDER_REACH)
     starts = [low]
-    for edge in _EDGE.finditer(data, low, cue):
+    for edge in bytes_shape("edge").finditer(data, low, cue):
         if edge[1] is None:
             starts.clear()
         starts.append(edge.end())
     ends: list[int] = []
-    for edge in _EDGE.finditer(data, cue, high):
+    for edge in bytes_shape("edge").finditer(data, cue, high):
         if edge[1] is not None:
             ends.append(edge.end())
             if len(ends) == _SENTENCES:
                 break
-        elif not _GOES_ON.search(data, max(low, edge.start() - 40), edge.start()):
+        elif not bytes_shape("goes on").search(data, max(low, edge.start() - 40), edge.start()):
             # A colon hands the order on to the field behind it: "do the following:", a blank line, then what to do.
             ends.append(edge.start())
             break

@@ -14,6 +14,7 @@ from functools import reduce
 from typing import NamedTuple
 
 from lockgate.core.errors import InvalidConfig, quoted
+from lockgate.core.tables import read_patterns
 
 # Of all patterns together. At the limit of the cost the engine is busy for some seconds.
 MAX_CHARACTERS = 50_000
@@ -24,18 +25,7 @@ UNFIXED_STEP = 15
 _WIDE = {"set": 3, "property": 60}
 _MAX_GROUPS = 200
 
-# In a quoted part or a comment a bracket means something else, and what it costs could not be counted.
-_HIDES = re.compile(r"(?<!\\)(?:\\\\)*\\[QE]|\(\?[a-zA-Z^-]*x")
-# A group begins with a name, flags, or a kind that the engine refuses; a comment or flags alone are `nothing`.
-_TOKEN = re.compile(
-    r"(?P<nothing>\((?:\?#[^)]*|\*[^)]*|\?[a-zA-Z^-]*)\))|(?P<place>\\[bBzZAGK]|[\^$])|"
-    r"(?P<open>\((?:\?P?<[^>=!]*>|\?P?'[^']*'|\?[a-zA-Z^-]*:|\?[=!>|]|\?<[=!])?)|(?P<close>\))|(?P<either>\|)|"
-    r"(?P<property>\\[pP](?:\{[^}]*\}|.))|"
-    r"(?P<set>\[\^?\]?(?:\\.|\[:\^?\w*:\]|[^\]\\])*\]?|\.|\\[dDwWsShHvVNRXC])|"
-    r"(?P<repeat>(?:(?P<sign>[?*+])|\{(?P<least>\d+)(?P<open_ended>,(?P<most>\d*))?\})[?+]?)|"
-    r"(?P<one>\\(?:x\{[^}]*\}|x[0-9a-fA-F]{0,2}|c.|[0-7]{1,3}|o\{[^}]*\}|.)|.)",
-    re.DOTALL,
-)
+_P = read_patterns(__package__, "patterns.tbl")
 
 
 class _Piece(NamedTuple):
@@ -55,7 +45,7 @@ class _Piece(NamedTuple):
 def check_budget(patterns: Sequence[str]) -> None:
     """Raise InvalidConfig, with the worst pattern, if these are too large or too expensive together."""
     for pattern in patterns:
-        if _HIDES.search(pattern):
+        if _P["hides"].search(pattern):
             raise InvalidConfig(
                 f"pattern {quoted(pattern)} has \\Q, \\E or the option x, which are not taken",
                 hint="write a backslash before each sign that stands for itself, and no comments",
@@ -80,7 +70,7 @@ def pattern_cost(pattern: str) -> int:
     """Return what compiling this pattern costs, in links; 0 for a plain word of at least two characters."""
     if pattern.count("(") > _MAX_GROUPS:
         return MAX_COST + 1
-    tokens = [*_TOKEN.finditer(pattern)]
+    tokens = [*_P["token"].finditer(pattern)]
     piece = _read_group(iter(tokens), is_wide=not pattern.isascii() or pattern.startswith("(*"))
     # A plain word links each step with the next, which is no more than its text.
     written = sum(token.lastgroup in ("one", *_WIDE) for token in tokens)

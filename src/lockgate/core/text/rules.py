@@ -12,23 +12,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
-from lockgate.core.tables import TableRow, read_rows, read_table
+from lockgate.core.tables import TableRow, read_patterns, read_rows, read_table
 
 # Moves whenever a rule is added, removed or changed.
 RULESET_VERSION = "9"
 TABLE, SECTION, COLUMNS = "rules.tbl", "rules", ("id", "family", "counts in", "owasp", "what", "why")
 FAMILIES = ("override", "authority", "concealment", "exfiltration", "execution", "credential", "markup", "tool")
 
-_ID = re.compile(r"[a-z]+:[a-z0-9]+(?:-[a-z0-9]+)*")
-# The LLM list was renumbered in 2026: a bare number would point at another risk.
-_OWASP = re.compile(r"(?:LLM(?:0[1-9]|10):2026)(?:, LLM(?:0[1-9]|10):2026)*(?:, ASI(?:0[1-9]|10))+")
 _FLAGS = frozenset({"phrase", "on-demand", "beyond-ascii"})
-_PART = re.compile(r"\{([a-z]+)\}")
-# Words with `|` between them, and gaps. A `?` stands behind a letter of ASCII: in bytes others have two or more.
-_WORD = r"(?:[a-zA-Z0-9'_-]|[a-zA-Z]\?|[^\x00-\x7f])+\*?"
-_WORDS = re.compile(rf"{_WORD}(?:\|{_WORD})*(?:\s+(?:\.\.\d\s+)?{_WORD}(?:\|{_WORD})*)*")
-# Letters of scripts that are not Latin, and of Vietnamese. With them words are separated by white space alone.
-_OTHER_SCRIPT = re.compile("[\u0370-\uffff]")
+_P = read_patterns(__package__, "patterns.tbl")
 _UNACCENTED = str.maketrans("áàâãäéèêëíìîïóòôõöúùûüçñłśżźćńąęğşı", "aaaaaeeeeiiiiooooouuuucnlszzcnaegsi")
 
 
@@ -69,12 +61,12 @@ def rule_from_row(row: TableRow, parts: Mapping[str, str]) -> Rule:
     scope, *flags = counts_in.split() or [""]
     hits, misses = ([text_of_example(one.text) for one in row.examples if one.hit is hit] for hit in (True, False))
     for is_right, problem in (
-        (_ID.fullmatch(name), f"the id `{name}` is not of the form family:short-name"),
+        (_P["id"].fullmatch(name), f"the id `{name}` is not of the form family:short-name"),
         (family in FAMILIES, f"the family `{family}` is none of {', '.join(FAMILIES)}"),
         (name.startswith((family, "seed:")), f"the id `{name}` does not begin with its family"),
         (scope in list(Scope), f"it counts in `{scope}`, which is none of {', '.join(Scope)}"),
         (_FLAGS.issuperset(flags), f"`{' '.join(flags)}` is none of {', '.join(sorted(_FLAGS))}"),
-        (_OWASP.fullmatch(owasp), f"`{owasp}` is no reference of the form LLM01:2026, ASI01"),
+        (_P["owasp"].fullmatch(owasp), f"`{owasp}` is no reference of the form LLM01:2026, ASI01"),
         (what and why and what != why, "`what` and `why` have to say two things"),
         (row.values, "it has no pattern: a line below it that begins with `| `"),
         (hits and misses, "it needs a text that it finds (`+ `) and one that it leaves alone (`- `)"),
@@ -94,14 +86,14 @@ def text_of_example(written: str) -> str:
 
 def pattern_from_text(text: str, parts: Mapping[str, str]) -> str:
     """Return the engine's pattern for one pattern of the table: words with gaps, or what stands between slashes."""
-    expanded = _PART.sub(lambda part: parts.get(part[1], part[0]), text)
+    expanded = _P["part"].sub(lambda part: parts.get(part[1], part[0]), text)
     if len(expanded) > 2 and expanded[0] == expanded[-1] == "/":
         return expanded[1:-1]
-    if not _WORDS.fullmatch(expanded):
+    if not _P["words"].fullmatch(expanded):
         raise ValueError(
             f"`{text[:60]}` is no row of words with `|`, `_`, `*`, `?`, `..2` and {{name}}, nor between slashes"
         )
-    is_latin = expanded.isascii() or _OTHER_SCRIPT.search(expanded) is None
+    is_latin = expanded.isascii() or _P["other script"].search(expanded) is None
     between, word = (r"[^a-z0-9(){}\[\]=;@$%^&+~]+", r"[a-z0-9]+") if is_latin else (r"\s+", r"\S+")
     pieces = expanded.split()
     # In bytes a letter beyond ASCII is no letter of a word: nothing can be asked of the place beside it.
@@ -140,7 +132,7 @@ def rules_from_rows(rows: Sequence[TableRow], parts: Mapping[str, str]) -> tuple
 # The lists of words that a pattern may hold as `{name}`; one may hold those above it.
 PARTS: dict[str, str] = {}
 for _name, _pattern in read_table(__package__, TABLE, "parts", ("name", "pattern")):
-    PARTS[_name] = _PART.sub(lambda part: PARTS.get(part[1], part[0]), _pattern)
+    PARTS[_name] = _P["part"].sub(lambda part: PARTS.get(part[1], part[0]), _pattern)
 
 # The order is part of the rule set: the engine reports rules by their number in this table.
 RULES = rules_from_rows(read_rows(__package__, TABLE, SECTION, COLUMNS), PARTS)

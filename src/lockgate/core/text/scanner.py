@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 import hyperscan
 
 from lockgate.core.errors import InvalidPattern, quoted
+from lockgate.core.tables import read_table
 from lockgate.core.text import imperatives
 from lockgate.core.text.decode import (
     BEYOND_ASCII,
@@ -86,19 +87,10 @@ def check_pattern(pattern: str) -> None:
         _compile({0: (pattern, _rule_flags(rules_from_patterns([pattern])[0]))})
     except hyperscan.error as error:
         reason = str(error).rstrip(".").lower()
-        meaning, hint = next((meaning, hint) for word, meaning, hint in _REFUSALS if word in reason)
-        raise InvalidPattern(f"pattern {quoted(pattern)} cannot be used: {meaning or reason}", hint=hint) from None
-
-
-_ONLY_LINEAR = "patterns are matched in linear time: look-around, back-references and atomic groups are not supported"
-# What the engine says of a pattern that it refuses, what that means where its words assume knowledge of it, and a hint.
-_REFUSALS = (
-    ("allowempty", "it matches the empty text", "make it need at least one character, e.g. `+` in the place of `*`"),
-    *((word, "", _ONLY_LINEAR) for word in ("support", "reference", "after (?")),
-    *((word, "", "let it repeat less often") for word in ("too large", "too big")),
-    ("never match", "", "look for what contradicts itself, e.g. a `\\b` between two letters"),
-    ("", "", "a sign that stands for itself needs a backslash: `\\(`, `\\[`, `\\*`"),
-)
+        rows = read_table(__package__, "patterns.tbl", "refusals", ("the engine says", "meaning", "hint"))
+        meaning, hint = next((meaning, hint) for said, meaning, hint in rows if said.strip("-") in reason)
+        meaning = reason if meaning == "-" else meaning
+        raise InvalidPattern(f"pattern {quoted(pattern)} cannot be used: {meaning}", hint=hint) from None
 
 
 class PatternCache(Protocol):

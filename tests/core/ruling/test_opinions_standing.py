@@ -1,6 +1,6 @@
 """A judge's standing: what is not examined has none that clears."""
 
-from lockgate.core.ruling.standing import Authority, JudgeStanding, standing_of
+from lockgate.core.ruling.opinions import Authority, JudgeStanding, standing_of
 
 
 class Plain:
