@@ -299,7 +299,9 @@ def _read_name(name: str) -> ToolName:
 
 
 def _kind_of_look(words: frozenset[str]) -> str:
-    return "reads-secret" if "key" in words and not WORDS["secret key"].isdisjoint(words) else "looks"
+    # A list of keys has their names.
+    is_secret = "key" in words and "list" not in words and not WORDS["secret key"].isdisjoint(words)
+    return "reads-secret" if is_secret else "looks"
 
 
 def _acting_words(words: tuple[str, ...]) -> tuple[str, ...]:

@@ -9,7 +9,20 @@ from itertools import islice
 from typing import NamedTuple
 
 from lockgate.core.ruling.arguments import Leaf, argument_words
-from lockgate.core.ruling.tool_risk import EFFECTS, GROUPS, TABLE, Alternatives, ToolName, read_alternatives, read_words
+from lockgate.core.ruling.effects.effect import KINDS
+from lockgate.core.ruling.tool_risk import (
+    EFFECTS,
+    GROUPS,
+    TABLE,
+    WORDS,
+    Alternatives,
+    ToolName,
+    read_alternatives,
+    read_tool_name,
+    read_words,
+    split_server,
+    tool_words,
+)
 from lockgate.core.tables import read_table
 
 _MAX_SCALARS = 500
@@ -122,22 +135,58 @@ def names_place(leaf: Leaf) -> bool:
 
 
 def joined_values(leaves: Sequence[Leaf], role: str) -> Iterator[Leaf]:
-    """Yield the values of this role, a list of words as one command line that is marked by `how`."""
+    """Yield the values of this role, or all; a list of words is one command line, marked by `how`."""
     lists: dict[str, list[str]] = {}
     for leaf in leaves:
-        if role not in roles_of(leaf.argument):
+        if role and role not in roles_of(leaf.argument):
             continue
         if leaf.argument.endswith("]"):
             lists.setdefault(leaf.argument.rpartition("[")[0], []).append(leaf.text)
         else:
             yield leaf
     for argument, words in lists.items():
-        yield Leaf(argument, " ".join(map(quote_word, words)), "words")
+        # A first item of several words is a line, and so are the others.
+        lines = words if " " in words[0] else [" ".join(map(quote_word, words))]
+        yield from (Leaf(argument, line, "words") for line in lines)
 
 
 def quote_word(word: str) -> str:
     """Return a word as a shell takes it for one."""
     return word if re.fullmatch(r"[\w@%+=:,./-]+", word) else "'" + word.replace("'", "'\"'\"'") + "'"
+
+
+# The methods of requests are no actions: a request is named by its path as well.
+METHODS = frozenset("GET HEAD OPTIONS POST PUT PATCH DELETE".split())
+_STATED = re.compile(r"[A-Za-z][\w.:/-]{1,30}(?: [\w.:/-]{1,30})?")
+
+
+def name_with_arguments(tool: str, leaves: Sequence[Leaf]) -> ToolName:
+    """Return what a tool's name says together with the action and the thing that its arguments name.
+
+    `filesystem` with the action `delete` is read as `delete_filesystem`. A name that acts is never made lighter; one
+    that only names a thing may come to a tool that looks.
+    """
+    name = read_tool_name(tool)
+    is_open = name.kind in OPEN_KINDS
+    plain = [leaf for leaf in leaves if leaf.argument.isidentifier() and _STATED.fullmatch(leaf.text)]
+    roles = {"stated action", "action" if is_open else ""}
+    acts = [leaf.text for leaf in plain if roles & roles_of(leaf.argument) and leaf.text not in METHODS][:4]
+    things = [leaf.text for leaf in plain if has_role(leaf.argument, "object")][:4]
+    if name.common or not (acts or things):
+        return name
+    own = split_server(tool)[1]
+    if acts and is_open and name.verb:
+        own = re.sub(name.verb, "", own, count=1, flags=re.IGNORECASE)
+    acts = [f"get {act}" if act.lower() in WORDS["looks as action"] else act for act in acts]
+    stated = read_tool_name("_".join((*acts, "the", *things, own)).replace("/", "_"))
+    more = KINDS[stated.kind].severity - KINDS[name.kind].severity
+    first, *rest = tool_words(tool)[name.at :] or ("",)
+    names_thing = name.at < 0 or (first in WORDS["acting noun"] and WORDS["product"].issuperset(rest))
+    is_thing = acts and names_thing and not name.known
+    is_clearer = more > 0 or is_thing or (is_open and more == 0)
+    if is_clearer and stated.kind != "unknown-act":
+        return stated
+    return name._replace(words=name.words | stated.words)
 
 
 class ArgumentSetting(NamedTuple):
@@ -218,7 +267,7 @@ def acts_by_argument(name: ToolName, arguments: Mapping[str, object], main: str 
     known = {"changes-permissions"} if main in _PUBLIC_BY_NATURE else set()
     known |= set() if main in OPEN_KINDS else {"changes-login", "looks"}
     settings = list(_find_settings(arguments))
-    words = _words_with(name.words, tuple(setting.argument for setting in settings))
+    words = _words_with(name.words, tuple(setting.argument or setting.name for setting in settings))
     rows = [row for row in _rows_of(name.verb, words) if not row.values]
     acts = [ArgumentAct(row.kind, row.role, ArgumentSetting("", "", "")) for row in rows]
     for setting in settings:
@@ -286,7 +335,7 @@ def _find_settings(arguments: Mapping[str, object]) -> Iterator[ArgumentSetting]
         if isinstance(value, str):
             yield from _settings_in_text(path, value)
         elif isinstance(value, Mapping):
-            yield from _named_setting(path, value)
+            yield from _named_setting(value)
             pending += [(f"{path}.{key}" if path else f"{key}", item) for key, item in value.items()]
         elif isinstance(value, list | tuple):
             pending += [(f"{path}[{at}]", item) for at, item in enumerate(value)]
@@ -312,7 +361,7 @@ def _setting_name(path: str) -> str:
     return f"{above}_{name}" if above and has_role(name, "state") else name
 
 
-def _named_setting(path: str, settings: Mapping[object, object]) -> Iterator[ArgumentSetting]:
+def _named_setting(settings: Mapping[object, object]) -> Iterator[ArgumentSetting]:
     """Yield a setting that is spread over two arguments: its name is the value of one, its value that of another."""
     roles = [(roles_of(key), value) for key, value in islice(settings.items(), _MAX_SCALARS)]
     values = [value for role, value in roles if "state" in role][:4]
@@ -321,4 +370,4 @@ def _named_setting(path: str, settings: Mapping[object, object]) -> Iterator[Arg
         for value in values:
             is_short = isinstance(value, str) or (isinstance(value, int) and value.bit_length() <= _MAX_SETTING_BITS)
             if is_short and len(name) <= _MAX_SETTING_TEXT:
-                yield ArgumentSetting(path, name, str(value))
+                yield ArgumentSetting("", name, str(value))

@@ -9,7 +9,7 @@ and path.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from typing import NamedTuple
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.effects.effect import KINDS, SPENDS, Severity
 from lockgate.core.ruling.effects.programs.program_rows import commands_of_program, find_row
-from lockgate.core.ruling.effects.tool_arguments import acts_by_argument, has_role, quote_word, roles_of
+from lockgate.core.ruling.effects.tool_arguments import METHODS, ROLES, acts_by_argument, has_role, quote_word, roles_of
 from lockgate.core.ruling.targets import is_local_host
 from lockgate.core.ruling.tool_risk import (
     CACHED_NAMES,
@@ -39,7 +39,6 @@ from lockgate.core.tables import read_table
 
 _MAX_WORDS, _MAX_ARGUMENTS, _MAX_VALUE = 12, 24, 500
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+(?:\d+(?:[a-z](?![a-z]))?)?|[A-Z]+\d*|\d+")
-_PROGRAM = re.compile(r"[a-z][a-z0-9-]{1,30}")
 _ADDRESS = re.compile(r"(?:[a-z][a-z0-9+.-]{0,20}://([^/?#\s]*))?(/[^\s]*)?$", re.IGNORECASE)
 # A repository is the place of what is asked for, where more follows; an identifier is no word of it.
 _REPOSITORY = re.compile(r"/(?:repos/[^/]+|projects)/[^/]+(?=/.)")
@@ -58,8 +57,10 @@ _SAME_WORDS = {
     word: short for short, words in read_words("same command words", "command word").items() for word in words
 }
 _FILLER = WORDS["command line"] | WORDS["no object"]
+_STARTS = WORDS["runs"] | _FILLER
 # Where an argument stands: command words, then what is acted on, then where to, then a line of its own.
 _LAST, _LINE = 2, 3
+_SAID = ROLES["command word"]
 _RANKS = ((0, "command word"), (0, "program"), (_LINE, "line"), (_LAST, "operand last"))
 
 
@@ -71,19 +72,10 @@ class ToolCommand(NamedTuple):
     is_whole: bool
 
 
-class _Head(NamedTuple):
-    """A program with command words, whether a row knows these, and the words that are left."""
-
-    program: str
-    words: tuple[str, ...]
-    is_row: bool
-    left: tuple[str, ...]
-
-
 def may_run(word: str) -> bool:
     """Return whether the first word of a list may be a program."""
     name = word.rpartition("/")[2]
-    return _PROGRAM.fullmatch(name) is not None and name not in _EVERYDAY - WORDS["interpreter"]
+    return commands_of_program(name) is not None and name not in _EVERYDAY - WORDS["interpreter"]
 
 
 def command_of(tool: str, arguments: Mapping[str, object]) -> ToolCommand | None:
@@ -92,10 +84,13 @@ def command_of(tool: str, arguments: Mapping[str, object]) -> ToolCommand | None
         return None
     if not _may_name_program(tool) and not any(has_role(key, "program") for key in islice(arguments, _MAX_ARGUMENTS)):
         return None
-    given = sorted(islice(_given(arguments), _MAX_ARGUMENTS), key=lambda pair: _rank(pair[0]))
-    said = tuple(word for key, value in given if has_role(key, "command word") for word in _words(value)[:_MAX_WORDS])
+    given = list(islice(_given(arguments), _MAX_ARGUMENTS))
+    given.sort(key=lambda pair: (_rank(pair[0]), has_role(pair[0], "command arguments")))
+    said = tuple(word for key, value in given if key.lower() in _SAID for word in _words(value)[:_MAX_WORDS])
     programs = [value for key, value in given if has_role(key, "program") and commands_of_program(value) is not None]
-    head = _find_head("_".join((*programs[:1], tool)), said)
+    # `run_process` with a program runs that.
+    own = [] if programs and read_tool_name(tool).verb in WORDS["runs"] else [tool]
+    head = _find_head("_".join((*programs[:1], *own)), said)
     return _command(head, given) if head is not None else None
 
 
@@ -118,56 +113,34 @@ def _programs_in(tool: str) -> Iterator[tuple[str, list[str], bool]]:
                 first = "-".join(words[at : at + count])
                 program = _COMMANDS.get(first, first if commands_of_program(first) is not None else "")
                 if program and at + count <= len(words):
-                    yield program, [*words[:at], *words[at + count :]], not at and first not in _EVERYDAY
+                    # `run_gh` is `gh` with what it is given.
+                    before = [] if _STARTS.issuperset((*words[:at], *words[at + count :])) and at else words[:at]
+                    yield program, [*before, *words[at + count :]], not before and first not in _EVERYDAY
 
 
 @lru_cache(maxsize=CACHED_NAMES)
-def _find_head(tool: str, said: tuple[str, ...]) -> _Head | None:
+def _find_head(tool: str, said: tuple[str, ...]) -> ToolCommand | None:
     """Return how a command line begins by the program that a tool's name has, at its beginning or anywhere."""
-    for program, words, is_sure in _programs_in(tool):
-        head = _match(program, [*words, *said], is_sure=is_sure)
-        if head is not None:
-            return head
-    return None
+    heads = (_head(program, [*words, *said], is_sure=is_sure) for program, words, is_sure in _programs_in(tool))
+    return next(filter(None, heads), None)
 
 
-def _match(program: str, rest: Sequence[str], *, is_sure: bool) -> _Head | None:
+def _head(program: str, rest: Sequence[str], *, is_sure: bool) -> ToolCommand | None:
+    """Return a program with those of its command words that are among the rest, in any order, or with the rest."""
     name, *service = program.split()
-    plain = [word for word in rest if word not in _FILLER]
-    if name in WORDS["verb first"] and not service and plain and plain[0] not in _EVERYDAY - NOUNS:
-        service, rest = plain[:1], plain[1:]
-    head = _match_row(name, service, rest, is_sure=is_sure)
-    if head is not None:
-        return head
+    normal = frozenset(map(_normal, (*service, *rest)))
     rest = [word for word in rest if word not in _FILLER]
-    if service:
-        is_command = len(rest) > 1 or not GROUPS["TAKES"].issuperset(rest)
-        words = ("s3api" if service == ["s3"] else service[0], "-".join(rest))
-        return _Head(name, words, False, ()) if is_command else None
-    # What no row knows is read as it stands.
-    return _Head(name, tuple(rest), False, ()) if is_sure else None
-
-
-def _match_row(name: str, service: Sequence[str], rest: Sequence[str], *, is_sure: bool) -> _Head | None:
-    parts, key = _fitting_key(name, (*service, *rest))
-    if len(parts) <= len(service):
-        return None
-    left = tuple(word for word in rest if word not in _FILLER and _normal(word) not in parts)
-    if "".join(_words(key)) == "".join((*service, *rest)) or not left:
-        return _Head(name, tuple(key.split()), True, ())
+    fitting = [key for key in commands_of_program(name) or () if normal.issuperset(_key_words(key))]
+    key = max(fitting, key=lambda key: len(_key_words(key)), default="")
+    left = [word for word in rest if _normal(word) not in _key_words(key)]
     # `get_workflow_run` is no `workflow run`, and `redis_config_set` no `set`.
-    is_other = not _LOOKS.isdisjoint(left) or (is_sure and rest[0] == left[0])
-    return None if is_other else _Head(name, tuple(key.split()), True, left)
-
-
-def _fitting_key(name: str, words: Sequence[str]) -> tuple[frozenset[str], str]:
-    """Return the command words of a program that are among these, in any order or joined; empty where none are."""
-    normal, joined = [*map(_normal, words)], "".join(words)
-    keys = [(_key_words(key), key) for key in commands_of_program(name) or ()]
-    fitting = [(parts, key) for parts, key in keys if parts.issubset(normal) or "".join(_words(key)) == joined]
-    # Of two that fit, the one whose word comes first: `git_branch_delete` is no `git rm`.
-    fitting.sort(key=lambda pair: min(map(normal.index, pair[0] & {*normal}), default=0))
-    return max(fitting, key=lambda pair: len(pair[0]), default=(frozenset[str](), ""))
+    is_other = not _LOOKS.isdisjoint(left) or (is_sure and left[:1] == rest[:1])
+    if len(_key_words(key)) > len(service) and not (left and is_other):
+        return ToolCommand(f"{name} {key}", True, not left)
+    if service and (len(rest) > 1 or not GROUPS["TAKES"].issuperset(rest)):
+        return ToolCommand(" ".join((name, "s3api" if service == ["s3"] else service[0], "-".join(rest))), False, False)
+    # What no row knows is read as it stands.
+    return ToolCommand(" ".join((name, *rest)), False, False) if is_sure and not service else None
 
 
 @lru_cache(maxsize=CACHED_NAMES)
@@ -180,41 +153,29 @@ def _normal(word: str) -> str:
     return _SAME_WORDS.get(word, word)
 
 
-def _command(head: _Head, given: Sequence[tuple[str, str]]) -> ToolCommand:
+def _command(head: ToolCommand, given: Sequence[tuple[str, str]]) -> ToolCommand:
     """Return the command with the arguments: options stand before operands, and a line of its own at the end."""
-    row = find_row(head.program, list(head.words))[0]
-    known = row.options if row is not None else {}
-    switches = [f"--{word}" for word in head.left if f"--{word}" in known]
-    options, operands = _place_arguments(head, given, known)
-    # Behind so many operands a program starts what follows.
-    most = None if row is None or row.rest_at < 0 else row.rest_at
-    line = " ".join(value for key, value in given if _rank(key) == _LINE).strip().removeprefix(head.program + " ")
-    # Where no command word is known, the line has them.
-    ending = (*switches, *options, *operands[:most], line) if head.is_row else (line, *switches, *options, *operands)
-    words = filter(None, (head.program, *head.words, *ending))
-    return ToolCommand(" ".join(words), head.is_row, head.is_row and len(switches) == len(head.left))
-
-
-def _place_arguments(
-    head: _Head, given: Sequence[tuple[str, str]], known: Collection[str]
-) -> tuple[list[str], list[str]]:
-    """Return the options and the operands; an argument that says the command words again is none of these."""
-    used = frozenset(map(_normal, (head.program, *head.words, *"-".join(head.words).split("-"))))
+    program, *words = head.line.split()
+    row = find_row(program, words)[0]
+    # An argument that says the command words again is none.
+    used = frozenset(map(_normal, (program, *words, *"-".join(words).split("-"))))
     # `--package` is an option of `cargo add` too, and what is added may be called so.
-    installs = not WORDS["installs"].isdisjoint(head.words)
-    is_cloud = head.program in WORDS["verb first"] | WORDS["verb last"]
-    options, operands = list[str](), list[str]()
+    installs = not WORDS["installs"].isdisjoint(words)
+    options, operands, lines = list[str](), list[str](), list[str]()
     for key, value in given:
         rank, is_text = _rank(key), _is_text(key, value)
-        if rank == _LINE or (rank == 0 and used.issuperset(map(_normal, _words(value)))):
-            continue
-        is_option = not value or is_text or _option(key) in known
-        if is_option or is_cloud:
-            options.append(quote_word(f"{_option(key)}={value[:_MAX_VALUE]}") if value else _option(key))
-        is_package = installs and not is_text and has_role(key, "package")
-        if not is_option or rank == _LAST or is_package:
-            operands.append(quote_word(value))
-    return options, operands
+        if rank == _LINE:
+            lines.append(value)
+        elif rank or not used.issuperset(map(_normal, _words(value))):
+            is_option = not value or is_text or (row is not None and _option(key) in row.options)
+            if is_option:
+                options.append(quote_word(f"{_option(key)}={value[:_MAX_VALUE]}") if value else _option(key))
+            if not is_option or rank == _LAST or (installs and not is_text and has_role(key, "package")):
+                operands.append(quote_word(value))
+    line = " ".join(lines).strip().removeprefix(program + " ")
+    # Where no command word is known, the line has them.
+    ending = (*options, *operands, line) if head.is_known else (line, *options, *operands)
+    return head._replace(line=" ".join(filter(None, (head.line, *ending))))
 
 
 def _is_text(key: str, value: str) -> bool:
@@ -229,8 +190,10 @@ def _given(arguments: Mapping[str, object]) -> Iterator[tuple[str, str]]:
                 yield key, "-"
             yield from _given(value)
         elif isinstance(value, list | tuple):
+            is_line = _rank(key) == _LINE
             for item in value:
-                yield from _given({singular(key) if _rank(key) != _LINE else key: item})
+                is_word = is_line and len(value) > 1 and isinstance(item, str)
+                yield from _given({key if is_line else singular(key): quote_word(item) if is_word else item})
         elif isinstance(value, str) and value:
             yield key, value
         elif value is True:
@@ -240,7 +203,8 @@ def _given(arguments: Mapping[str, object]) -> Iterator[tuple[str, str]]:
 
 
 def _rank(key: str) -> int:
-    return next((rank for rank, role in _RANKS if role in roles_of(key)), 1)
+    # `OperationType` is no operation.
+    return next((rank for rank, role in _RANKS if has_role(key, role) and (rank or key.lower() in ROLES[role])), 1)
 
 
 def _option(key: str) -> str:
@@ -251,7 +215,6 @@ def _option(key: str) -> str:
 
 
 _VERBS = {"POST": "create", "PUT": "set", "PATCH": "update", "DELETE": "delete", "GET": "get"}
-METHODS = frozenset((*_VERBS, "HEAD", "OPTIONS"))
 
 
 def rest_request(tool: str, leaves: Sequence[Leaf]) -> tuple[str, Leaf] | None:
