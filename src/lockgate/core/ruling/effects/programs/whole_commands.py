@@ -14,7 +14,6 @@ from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, O
 from lockgate.core.ruling.effects.programs.options import EXECUTES, has_option, host_of, is_local, read_search
 from lockgate.core.ruling.effects.programs.roles import (
     NO_FILES,
-    PATTERNS,
     Use,
     ask_host,
     note_kind,
@@ -513,9 +512,6 @@ def finish_asks_forge(use: Use) -> Output:
         return UNKNOWN_OUTPUT
     body = {name: value for name, _, value in (field.partition("=") for field in fields)}
     kinds = kinds_of_request(name_of_request(method, f"/{path.lstrip('/')}"), body)
-    default = "deletes-record" if method == "DELETE" else "changes-record"
-    if method != "DELETE" and PATTERNS["forge-access"][1].search(path):
-        default = PATTERNS["forge-access"][0]
-    for kind in kinds or [default]:
+    for kind in kinds or ["deletes-record" if method == "DELETE" else "changes-record"]:
         note_kind(use.walk, kind, path)
     return UNKNOWN_OUTPUT
