@@ -63,7 +63,6 @@ _JOINS = WORDS["joins"]
 # Where the address is an argument, the answer is not the only thing that travels. Name lookups count: a host name
 # reaches the name server of the domain's owner.
 _ADDRESSES = WORDS["address"]
-_MANY_ADDRESSES = frozenset(f"{word}s" for word in _ADDRESSES)
 NOUNS = frozenset().union(*OBJECT_CLASSES) | WORDS["noun"]
 # Product names that read as orders or as other words once camelCase has been split.
 _BRANDS = {(pair.partition("+")[0], pair.partition("+")[2]): pair.replace("+", "") for pair in WORDS["brand"]}
@@ -280,7 +279,7 @@ def _read_name(name: str) -> ToolName:
     joined = _join_words(words, _REQUESTS)
     all_words = frozenset((*words, *joined)) | frozenset(map(singular, words))
     looks, acting, at = _judge_words(words)
-    verbs = _verbs_of(joined)
+    verbs = (*_acting_words(joined), *filter(_MORE_VERBS.__contains__, joined))
     # A name with odd characters may only look like a harmless one, and a half-translated one hides the rest.
     is_plain = _PLAIN.fullmatch(name) is not None
     known = _find_known_tool(name, own) if is_plain else None
@@ -308,15 +307,6 @@ def _acting_words(words: tuple[str, ...]) -> tuple[str, ...]:
     sure = [_ACTING_FORMS[word] for word in words if word in _ACTING_FORMS]
     likely = [word for word in words if word in _VERB_BEFORE_NOUN]
     return tuple(dict.fromkeys(sure or likely or [word for word in words if word in WORDS["acting noun"]]))
-
-
-def _verbs_of(words: tuple[str, ...]) -> tuple[str, ...]:
-    verbs = (*_acting_words(words), *(word for word in words if word in _MORE_VERBS))
-    if "draft" in words:
-        return tuple(verb for verb in verbs if verb not in WORDS["writes message"]) or ("draft",)
-    # Behind a verb that keeps records these are things: `upsert_contact` writes to no one.
-    others = tuple(verb for verb in verbs if verb not in ("contact", "phone"))
-    return others if not WORDS["keeps"].isdisjoint(others) else verbs
 
 
 def _shows_information(name: str, words: tuple[str, ...], verbs: tuple[str, ...]) -> bool:
@@ -371,7 +361,10 @@ def _judge_look(words: tuple[str, ...], look: str, rest: tuple[str, ...]) -> tup
     """Return whether looking is harmless: at no address, no secret, and not vaguely at a thing we do not know."""
     if look == "count":
         return True, ()
-    if any(_is_address(word, look) for word in words):
+    # Searching the whole web asks one provider; searching a site may ask the site. A list of addresses asks none.
+    addresses = _ADDRESSES - {"web", "internet"} if look in ("search", "find") else _ADDRESSES
+    asked = words if look in WORDS["looks over many"] else (*words, *map(singular, words))
+    if not addresses.isdisjoint(asked):
         return False, ("visit",)
     # A list of secrets has their names.
     listed = WORDS["listed by name"].intersection(rest if look == "list" else ())
@@ -395,13 +388,6 @@ def _joined_act(words: tuple[str, ...], at: int) -> str:
         if (i - 2 == at and join != "to") or word in _MAY_ACT or not is_thing:
             return word
     return ""
-
-
-def _is_address(word: str, look: str) -> bool:
-    if word in _MANY_ADDRESSES:
-        return look not in WORDS["looks over many"]
-    # Searching the whole web asks one provider; searching a site may ask the site.
-    return word in _ADDRESSES and not (look in ("search", "find") and word in ("web", "internet"))
 
 
 # Risk.

@@ -63,8 +63,7 @@ def _read_files(name: ToolName, leaves: Sequence[Leaf], project: Project) -> lis
     if access is Access.WRITE:
         others = [leaf for leaf in leaves if leaf not in named]
         is_download = name.verb == "download"
-        effects += _read_download(paths, others) if is_download else _read_contents(paths, others, project)
-        _note_changes(name, paths, others, project)
+        effects += _read_download(paths, others) if is_download else _read_contents(name, paths, others, project)
     return effects
 
 
@@ -163,34 +162,29 @@ def _access(leaf: Leaf, access: Access, project: Project) -> Effect:
     return read_access(leaf.text, access, project)._replace(argument=leaf.argument, start=0, end=len(leaf.text))
 
 
-def _read_contents(paths: Sequence[Leaf], leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
-    """Yield what the written text does, and a push where the file is written into a hosted repository."""
-    replaced = "\n".join(leaf.text for leaf in leaves if "old text" in roles_of(leaf.argument))
-    beside = {_place(leaf): leaf.text for leaf in paths}
-    for leaf in leaves:
-        if roles_of(leaf.argument).isdisjoint(("old text", "no content")):
-            path = beside.get(_place(leaf), paths[0].text)
-            yield from read_written_file(path, leaf.text, replaced, leaf.argument, project)
-    named = {leaf.argument: leaf.text for leaf in leaves if leaf.argument in ("owner", "repo", "repository")}
-    if repository := named.get("repo") or named.get("repository"):
-        yield effect("pushes", f"{named['owner']}/{repository}" if "owner" in named else repository, argument="repo")
+def _read_contents(name: ToolName, paths: Sequence[Leaf], leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
+    """Yield what the written text does, and note it for later calls that run the file.
 
-
-def _note_changes(name: ToolName, paths: Sequence[Leaf], leaves: Sequence[Leaf], project: Project) -> None:
-    """Note what a tool writes to files, for later calls that run them."""
-    if project.changes is None:
-        return
+    Where the file is written into a hosted repository, it is pushed as well.
+    """
     adds = not (name.words | {leaf.text[:_MAX_ADDRESS].lower() for leaf in leaves}).isdisjoint(_ADDS)
     old = {_place(leaf): leaf.text for leaf in leaves if "old text" in roles_of(leaf.argument)}
     beside = {_place(leaf): leaf.text for leaf in paths}
     for leaf in leaves:
-        if is_content(leaf) and "old text" not in roles_of(leaf.argument):
-            is_whole, place = leaf_name(leaf) in _WHOLE and not adds, _place(leaf)
+        roles, place = roles_of(leaf.argument), _place(leaf)
+        path = beside.get(place, paths[0].text)
+        if roles.isdisjoint(("old text", "no content")):
+            yield from read_written_file(path, leaf.text, "\n".join(old.values()), leaf.argument, project)
+        if is_content(leaf) and "old text" not in roles:
+            is_whole = leaf_name(leaf) in _WHOLE and not adds
             text = leaf.text if is_whole or place in old else f"\n{leaf.text}"
-            project.note_change(beside.get(place, paths[0].text), text, is_whole=is_whole, replaced=old.get(place, ""))
+            project.note_change(path, text, is_whole=is_whole, replaced=old.get(place, ""))
     if len(paths) == 2 and not name.words.isdisjoint(_COPIES):
         # What is moved is found at its new place.
         project.note_change(paths[1].text, None, link=paths[0].text)
+    named = {leaf.argument: leaf.text for leaf in leaves if leaf.argument in ("owner", "repo", "repository")}
+    if repository := named.get("repo") or named.get("repository"):
+        yield effect("pushes", f"{named['owner']}/{repository}" if "owner" in named else repository, argument="repo")
 
 
 def _place(leaf: Leaf) -> str:
