@@ -17,7 +17,7 @@ MCP annotations are asked afterwards. They can raise the risk, and never lower i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -32,16 +32,21 @@ CACHED_NAMES = 4096
 EFFECTS, TABLE = "lockgate.core.ruling.effects", "tools.tbl"
 
 
+def tool_rows(section: str, *columns: str) -> Sequence[tuple[str, ...]]:
+    """Return the rows of one section of the table."""
+    return read_table(EFFECTS, TABLE, section, columns)
+
+
 def read_words(section: str, title: str) -> dict[str, frozenset[str]]:
     """Return the words of one section by their sort; rows of one sort count together."""
     words: dict[str, frozenset[str]] = {}
-    for sort, row in read_table(EFFECTS, TABLE, section, (title, "words")):
+    for sort, row in tool_rows(section, title, "words"):
         words[sort] = words.get(sort, frozenset()) | frozenset(row.split())
     return words
 
 
 def _word_sets(section: str) -> tuple[frozenset[str], ...]:
-    return tuple(frozenset(words.split()) for (words,) in read_table(EFFECTS, TABLE, section, ("words",)))
+    return tuple(frozenset(words.split()) for (words,) in tool_rows(section, "words"))
 
 
 # Acting verbs and nouns, grouped by what people say for one another. A verb may stand in several groups.
@@ -70,7 +75,7 @@ _BRANDS = {(pair.partition("+")[0], pair.partition("+")[2]): pair.replace("+", "
 _REQUESTS = {(act, word): f"{act[0]}r" for act in ("pull", "merge") for word in ("request", "requests")}
 _TRANSLATIONS = {
     word: english
-    for _, english, words in read_table(EFFECTS, TABLE, "translations", ("language", "english", "words"))
+    for _, english, words in tool_rows("translations", "language", "english", "words")
     for word in words.split()
 }
 _ENGLISH = frozenset(_TRANSLATIONS.values()) | VERBS | WORDS["plain english"] | WORDS["no object"] | _JOINS
@@ -191,7 +196,7 @@ class Act(NamedTuple):
 
 ACTS = tuple(
     Act(read_alternatives(verbs, GROUPS).words, read_alternatives(words, {}), kind, role)
-    for verbs, words, kind, role in read_table(EFFECTS, TABLE, "acts", ("verbs", "words", "kind", "target"))
+    for verbs, words, kind, role in tool_rows("acts", "verbs", "words", "kind", "target")
 )
 # Verbs of the rows that no class of verbs has: they act all the same.
 _MORE_VERBS = frozenset[str]().union(*(act.verbs for act in ACTS)) - VERBS
@@ -222,9 +227,7 @@ class _KnownTool(NamedTuple):
 
 _CATALOGUE: dict[str, _KnownTool] = {
     name: _KnownTool(Risk(risk), common.strip("-"), what, own == "own")
-    for common, risk, own, what, names in read_table(
-        EFFECTS, TABLE, "known tools", ("common name", "risk", "own", "what", "names")
-    )
+    for common, risk, own, what, names in tool_rows("known tools", "common name", "risk", "own", "what", "names")
     for name in names.split()
 }
 
@@ -286,7 +289,7 @@ def _read_name(name: str) -> ToolName:
     if known is not None:
         looks = known.risk is Risk.LOW
     elif "visit" not in acting:
-        looks = looks or _shows_information(name, words, verbs)
+        looks = looks or _shows_information(words, verbs)
     if not is_plain or (own != words and not _ENGLISH.issuperset(frozenset(own).intersection(words))):
         looks = False
     what, common = (known.what, known.common_name) if known is not None else ("", "")
@@ -309,10 +312,7 @@ def _acting_words(words: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(sure or likely or [word for word in words if word in WORDS["acting noun"]]))
 
 
-def _shows_information(name: str, words: tuple[str, ...], verbs: tuple[str, ...]) -> bool:
-    # Another server's tool of a host's name is not the host's.
-    if not split_server(name)[0] and "_".join(words) in WORDS["shows only"]:
-        return True
+def _shows_information(words: tuple[str, ...], verbs: tuple[str, ...]) -> bool:
     # A message is a thing where the name ends with which ones are looked at: `mail_latest`.
     if words[-1:] in (("latest",), ("recent",), ("unread",)) and verbs and WORDS["message"].issuperset(verbs):
         return True
@@ -406,10 +406,7 @@ def _policy_name_forms(additional: frozenset[str]) -> frozenset[str]:
     )
 
 
-_HINTS = [
-    (hint, raises == "true", kind)
-    for hint, raises, kind in read_table(EFFECTS, TABLE, "hints", ("hint", "raises", "kind"))
-]
+_HINTS = [(hint, raises == "true", kind) for hint, raises, kind in tool_rows("hints", "hint", "raises", "kind")]
 _TYPES_OF_HINTS = {"title": str, "idempotenthint": bool} | {hint: bool for hint, _, _ in _HINTS}
 
 
@@ -455,9 +452,7 @@ def explain_risk(name: str) -> str:
 
 # What a text that asks for a tool would say.
 
-_COMMON_INTENT = {
-    name: words for name, *words in read_table(EFFECTS, TABLE, "common intents", ("common name", "verb", "thing"))
-}
+_COMMON_INTENT = {name: words for name, *words in tool_rows("common intents", "common name", "verb", "thing")}
 
 
 class ToolIntent(NamedTuple):

@@ -11,9 +11,7 @@ from typing import NamedTuple
 from lockgate.core.ruling.arguments import Leaf, argument_words
 from lockgate.core.ruling.effects.effect import KINDS
 from lockgate.core.ruling.tool_risk import (
-    EFFECTS,
     GROUPS,
-    TABLE,
     WORDS,
     Alternatives,
     ToolName,
@@ -21,9 +19,9 @@ from lockgate.core.ruling.tool_risk import (
     read_tool_name,
     read_words,
     split_server,
+    tool_rows,
     tool_words,
 )
-from lockgate.core.tables import read_table
 
 _MAX_SCALARS = 500
 _MAX_SETTING_TEXT, _MAX_DOCUMENT = 200, 16_000
@@ -216,10 +214,10 @@ class _Row(NamedTuple):
     role: str
 
 
-def _read_rows() -> Iterator[_Row]:
-    columns = ("verbs", "words", "argument", "value", "kind", "target")
+def _tool_rows() -> Iterator[_Row]:
     groups = {role.replace(" ", "-").upper(): words for role, words in ROLES.items()}
-    for verbs, words, names, values, kind, role in read_table(EFFECTS, TABLE, "acts by argument", columns):
+    columns = ("verbs", "words", "argument", "value", "kind", "target")
+    for verbs, words, names, values, kind, role in tool_rows("acts by argument", *columns):
         stated = read_alternatives(values, groups).words
         yield _Row(
             read_alternatives(verbs.removeprefix("not "), GROUPS),
@@ -235,7 +233,7 @@ def _read_rows() -> Iterator[_Row]:
         )
 
 
-_ROWS = tuple(_read_rows())
+_ROWS = tuple(_tool_rows())
 _WRITTEN = tuple(row for row in _ROWS if row.verbs.words == {"written"})
 
 

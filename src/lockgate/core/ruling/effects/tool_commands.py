@@ -21,21 +21,19 @@ from lockgate.core.ruling.effects.tool_arguments import METHODS, ROLES, acts_by_
 from lockgate.core.ruling.targets import is_local_host
 from lockgate.core.ruling.tool_risk import (
     CACHED_NAMES,
-    EFFECTS,
     GROUPS,
     MAX_NAME,
     NOUNS,
     SURE_VERBS,
-    TABLE,
     VERBS,
     WORDS,
     read_tool_name,
     read_words,
     singular,
     split_server,
+    tool_rows,
     tool_words,
 )
-from lockgate.core.tables import read_table
 
 _MAX_WORDS, _MAX_ARGUMENTS, _MAX_VALUE = 12, 24, 500
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+(?:\d+(?:[a-z](?![a-z]))?)?|[A-Z]+\d*|\d+")
@@ -50,7 +48,7 @@ _EVERYDAY = VERBS | _LOOKS | NOUNS | WORDS["no program"]
 # The program that a word stands for: `iam` is `aws iam`.
 _COMMANDS = {
     word: command.replace("*", word)
-    for words, command in read_table(EFFECTS, TABLE, "commands", ("words", "command"))
+    for words, command in tool_rows("commands", "words", "command")
     for word in words.split()
 }
 _SAME_WORDS = {
@@ -82,8 +80,6 @@ def command_of(tool: str, arguments: Mapping[str, object]) -> ToolCommand | None
     """Return the command line that a call of this tool may stand for; None for a tool that no program has named."""
     if len(tool) > MAX_NAME or read_tool_name(tool).common:
         return None
-    if not _may_name_program(tool) and not any(has_role(key, "program") for key in islice(arguments, _MAX_ARGUMENTS)):
-        return None
     given = list(islice(_given(arguments), _MAX_ARGUMENTS))
     given.sort(key=lambda pair: (_rank(pair[0]), has_role(pair[0], "command arguments")))
     said = tuple(word for key, value in given if key.lower() in _SAID for word in _words(value)[:_MAX_WORDS])
@@ -92,11 +88,6 @@ def command_of(tool: str, arguments: Mapping[str, object]) -> ToolCommand | None
     own = [] if programs and read_tool_name(tool).verb in WORDS["runs"] else [tool]
     head = _find_head("_".join((*programs[:1], *own)), said)
     return _command(head, given) if head is not None else None
-
-
-@lru_cache(maxsize=CACHED_NAMES)
-def _may_name_program(tool: str) -> bool:
-    return bool(list(_programs_in(tool)))
 
 
 def _words(text: str) -> list[str]:
