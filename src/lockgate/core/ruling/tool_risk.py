@@ -195,7 +195,7 @@ class Act(NamedTuple):
 
 
 ACTS = tuple(
-    Act(read_alternatives(verbs, GROUPS).words, read_alternatives(words, {}), kind, role)
+    Act(read_alternatives(verbs, GROUPS).words or frozenset({""}), read_alternatives(words, {}), kind, role)
     for verbs, words, kind, role in tool_rows("acts", "verbs", "words", "kind", "target")
 )
 # Verbs of the rows that no class of verbs has: they act all the same.
@@ -295,7 +295,7 @@ def _read_name(name: str) -> ToolName:
     what, common = (known.what, known.common_name) if known is not None else ("", "")
     if looks:
         return ToolName(all_words, "", _kind_of_look(all_words), at=at, known=what, common=common)
-    verb, act = gravest_act(verbs, all_words) if verbs else ("", _act_without_verb(all_words))
+    verb, act = gravest_act(verbs or ("",), all_words)
     kind = "unknown-act" if act.kind == "looks" and not is_plain else act.kind
     return ToolName(all_words, verb, kind, act.role, acting, at, what, common)
 
@@ -317,12 +317,6 @@ def _shows_information(words: tuple[str, ...], verbs: tuple[str, ...]) -> bool:
     if words[-1:] in (("latest",), ("recent",), ("unread",)) and verbs and WORDS["message"].issuperset(verbs):
         return True
     return bool(words) and words[-1] in WORDS["information"] and WORDS["mostly thing"].issuperset(verbs)
-
-
-def _act_without_verb(words: frozenset[str]) -> Act:
-    if not WORDS["named secret"].isdisjoint(words):
-        return _NOTHING_KNOWN._replace(kind="reads-secret")
-    return _NOTHING_KNOWN if WORDS["named address"].isdisjoint(words) else _NOTHING_KNOWN._replace(kind="requests")
 
 
 def _first_verb(words: tuple[str, ...]) -> tuple[int, str]:

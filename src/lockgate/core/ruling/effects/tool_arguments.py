@@ -330,15 +330,18 @@ def _find_settings(arguments: Mapping[str, object]) -> Iterator[ArgumentSetting]
     while pending and count < _MAX_SCALARS:
         path, value = pending.pop()
         count += 1
-        if isinstance(value, str):
-            yield from _settings_in_text(path, value)
-        elif isinstance(value, Mapping):
+        if isinstance(value, Mapping):
             yield from _named_setting(value)
             pending += [(f"{path}.{key}" if path else f"{key}", item) for key, item in value.items()]
         elif isinstance(value, list | tuple):
             pending += [(f"{path}[{at}]", item) for at, item in enumerate(value)]
-        elif isinstance(value, int) and value.bit_length() <= _MAX_SETTING_BITS:
-            yield ArgumentSetting(path, _setting_name(path), str(value))
+        else:
+            yield from _settings_in_text(path, _scalar(value))
+
+
+def _scalar(value: object) -> str:
+    is_number = isinstance(value, int) and value.bit_length() <= _MAX_SETTING_BITS
+    return value if isinstance(value, str) else str(value) if is_number else ""
 
 
 def _settings_in_text(path: str, value: str) -> Iterator[ArgumentSetting]:
@@ -361,11 +364,7 @@ def _setting_name(path: str) -> str:
 
 def _named_setting(settings: Mapping[object, object]) -> Iterator[ArgumentSetting]:
     """Yield a setting that is spread over two arguments: its name is the value of one, its value that of another."""
-    roles = [(roles_of(key), value) for key, value in islice(settings.items(), _MAX_SCALARS)]
-    values = [value for role, value in roles if "state" in role][:4]
-    names = [value for role, value in roles if "setting" in role and isinstance(value, str)][:4] if values else []
-    for name in names:
-        for value in values:
-            is_short = isinstance(value, str) or (isinstance(value, int) and value.bit_length() <= _MAX_SETTING_BITS)
-            if is_short and len(name) <= _MAX_SETTING_TEXT:
-                yield ArgumentSetting("", name, str(value))
+    roles = [(roles_of(key), _scalar(value)) for key, value in islice(settings.items(), _MAX_SCALARS)]
+    values = [value for role, value in roles if "state" in role and value][:4]
+    names = [value for role, value in roles if "setting" in role and 0 < len(value) <= _MAX_SETTING_TEXT][:4]
+    yield from (ArgumentSetting("", name, value) for name in names for value in values)

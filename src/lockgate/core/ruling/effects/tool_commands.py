@@ -154,7 +154,7 @@ def _command(head: ToolCommand, given: Sequence[tuple[str, str]]) -> ToolCommand
     installs = not WORDS["installs"].isdisjoint(words)
     options, operands, lines = list[str](), list[str](), list[str]()
     for key, value in given:
-        rank, is_text = _rank(key), _is_text(key, value)
+        rank, is_text = _rank(key), has_role(key, "prose") or len(value) > _MAX_VALUE or "\n" in value
         if rank == _LINE:
             lines.append(value)
         elif rank or not used.issuperset(map(_normal, _words(value))):
@@ -167,10 +167,6 @@ def _command(head: ToolCommand, given: Sequence[tuple[str, str]]) -> ToolCommand
     # Where no command word is known, the line has them.
     ending = (*options, *operands, line) if head.is_known else (line, *options, *operands)
     return head._replace(line=" ".join(filter(None, (head.line, *ending))))
-
-
-def _is_text(key: str, value: str) -> bool:
-    return has_role(key, "prose") or len(value) > _MAX_VALUE or "\n" in value
 
 
 def _given(arguments: Mapping[str, object]) -> Iterator[tuple[str, str]]:
@@ -235,24 +231,20 @@ def name_of_request(method: str, address: str) -> str:
         return f"{host.partition('.')[0]}_{action[1]}"[:MAX_NAME]
     path, _, query = path.partition("?")
     # A query may name the thing: `?publicAccessBlock`.
-    things = [part for part in query.split("&") if verb != "get" and _SEGMENT.fullmatch(part)]
-    return "_".join([*_words_of_path(verb, path.rstrip("/")), *things])[:MAX_NAME].translate(_SEPARATORS)
-
-
-def _words_of_path(verb: str, path: str) -> list[str]:
-    segments = _REPOSITORY.sub("", path).replace("/pulls/", "/pull_request/").split("/")
+    things = query.split("&") if verb != "get" else []
+    segments = [*_REPOSITORY.sub("", path).replace("/pulls/", "/pull_request/").split("/"), *things]
     named = [segment for segment in segments if _SEGMENT.fullmatch(segment)]
     if verb == "get":
         # A page may be about a `secret-santa`, and where many are asked for these are only listed.
-        return ["list" if path.endswith("s") else "get", *filter(str.isalpha, named)]
-    # `POST …/stop` stops.
-    return [*named[-1:], *named[:-1]] if SURE_VERBS.issuperset(named[-1:]) and named else [verb, *named]
+        words = ["list" if path.rstrip("/").endswith("s") else "get", *filter(str.isalpha, named)]
+    else:
+        # `POST …/stop` stops.
+        words = [*named[-1:], *named[:-1]] if SURE_VERBS.issuperset(named[-1:]) and named else [verb, *named]
+    return "_".join(words)[:MAX_NAME].translate(_SEPARATORS)
 
 
 def kinds_of_request(name: str, body: Mapping[str, object]) -> list[str]:
     """Return what a request by this name with this body does, where it is more than sending data."""
-    if not name:
-        return []
     request = read_tool_name(name)
     if name.startswith(("get_", "list_")):
         return [request.kind] if request.kind == "reads-secret" else []

@@ -130,14 +130,11 @@ def _direction(name: ToolName, leaves: Sequence[Leaf]) -> Access | None:
     if saves or name.common == "write":
         return Access.WRITE if _VIEWS.isdisjoint(leaves) else Access.READ
     if name.verb in _DELETES:
-        return Access.DELETE if name.has("file") and not _is_in_mail(name, leaves) else None
+        # The folders of a mail tool are full of mail.
+        is_file = not name.has("mail folder") or any(leaf.text.startswith(("/", "~")) for leaf in leaves)
+        return Access.DELETE if name.has("file") and is_file else None
     writes = name.has("file") and name.verb in WORDS["writes file"] | _MOVES
     return Access.WRITE if writes or _edits_by_arguments(name, leaves) else None
-
-
-def _is_in_mail(name: ToolName, leaves: Sequence[Leaf]) -> bool:
-    # The folders of a mail tool are full of mail.
-    return name.has("mail folder") and not any(leaf.text.startswith(("/", "~")) for leaf in leaves)
 
 
 def _edits_by_arguments(name: ToolName, leaves: Sequence[Leaf]) -> bool:
