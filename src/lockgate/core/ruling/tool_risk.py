@@ -294,16 +294,12 @@ def _read_name(name: str) -> ToolName:
         looks = False
     what, common = (known.what, known.common_name) if known is not None else ("", "")
     if looks:
-        return ToolName(all_words, "", _kind_of_look(all_words), at=at, known=what, common=common)
+        # A list of keys has their names.
+        is_secret = "key" in all_words and "list" not in all_words and not WORDS["secret key"].isdisjoint(all_words)
+        return ToolName(all_words, "", "reads-secret" if is_secret else "looks", at=at, known=what, common=common)
     verb, act = gravest_act(verbs or ("",), all_words)
     kind = "unknown-act" if act.kind == "looks" and not is_plain else act.kind
     return ToolName(all_words, verb, kind, act.role, acting, at, what, common)
-
-
-def _kind_of_look(words: frozenset[str]) -> str:
-    # A list of keys has their names.
-    is_secret = "key" in words and "list" not in words and not WORDS["secret key"].isdisjoint(words)
-    return "reads-secret" if is_secret else "looks"
 
 
 def _acting_words(words: tuple[str, ...]) -> tuple[str, ...]:

@@ -73,7 +73,6 @@ _MAX_TARGET = 200
 _LENGTHS = range(1, _MAX_TARGET + 1)
 _MAX_TARGETS = 40
 _RUNS = WORDS["runs"]
-_GIVEN = frozenset(("command", "command arguments"))
 _PLAIN_SHELL = frozenset("command description timeout run_in_background".split())
 # Tools that do no more than they are given to run.
 _RUN_KINDS = frozenset("unknown-act computes runs-project-task".split())
@@ -316,7 +315,7 @@ def _decides(command: ToolCommand, read: Sequence[Effect], name: ToolName, effec
 def _read_run(use: _Use, commands: Sequence[Leaf]) -> list[Effect] | None:
     """Return what a shell, an interpreter or a database runs; None for a tool that is none of these."""
     name, leaves = use.name, use.leaves
-    is_given = any(not _GIVEN.isdisjoint(roles_of(leaf.argument)) for leaf in commands)
+    is_given = any(roles_of(leaf.argument) & {"command", "command arguments"} for leaf in commands)
     if name.common == "bash" or (is_given and (name.kind in _RUN_KINDS or name.has("shell"))):
         return _read_commands(use, commands)
     if name.has("code") and (name.verb in _RUNS or not name.verb) and (code := _read_values(use, "code")):
@@ -414,17 +413,16 @@ def _requests(leaves: Sequence[Leaf], hosts: Sequence[tuple[str, Leaf]], *, send
 
 
 def _read_page_act(use: _Use, hosts: Sequence[tuple[str, Leaf]]) -> list[Effect] | None:
-    act = use.name
-    if (act.verb == "evaluate" or act.verb in _RUNS) and (code := _read_values(use, "code")):
+    if (use.name.verb == "evaluate" or use.name.verb in _RUNS) and (code := _read_values(use, "code")):
         return code
-    if act.has("types into page"):
+    if use.name.has("types into page"):
         sent = _requests(use.leaves, hosts, sends=True) or [effect("sends-data")]
         return [*sent, *find_secret_files(use.leaves, use.project, sends=True)]
     if hosts:
         return _requests((), hosts)
-    if act.has("acts on page"):
+    if use.name.has("acts on page"):
         return [effect("unknown-act")]
-    return [effect("looks")] if act.has("looks at page") else None
+    return [effect("looks")] if use.name.has("looks at page") else None
 
 
 # All other tools, by their name and their arguments.

@@ -39,7 +39,6 @@ _ROLES_OF_WORD = {
 }
 _IDS = frozenset("id ids uid uuid".split())
 _PLACES = tuple("path paths file files filename uri url destination source target dest folder directory".split())
-_BLANK = re.compile(r"\s")
 _MOST_PLACE = 4096
 
 
@@ -124,7 +123,7 @@ def is_place(leaf: Leaf) -> bool:
     """Return whether a value may be a path or an address: it is called one, or is a single word."""
     if is_content(leaf) or not 0 < len(leaf.text) <= _MOST_PLACE:
         return False
-    return names_place(leaf) or not _BLANK.search(leaf.text.strip())
+    return names_place(leaf) or len(leaf.text.split()) <= 1
 
 
 def names_place(leaf: Leaf) -> bool:
@@ -167,8 +166,9 @@ def name_with_arguments(tool: str, leaves: Sequence[Leaf]) -> ToolName:
     name = read_tool_name(tool)
     is_open = name.kind in OPEN_KINDS
     plain = [leaf for leaf in leaves if leaf.argument.isidentifier() and _STATED.fullmatch(leaf.text)]
+    plain = [leaf for leaf in plain if leaf.text not in METHODS or not has_role(leaf.argument, "method")]
     roles = {"stated action", "action" if is_open else ""}
-    acts = [leaf.text for leaf in plain if roles & roles_of(leaf.argument) and leaf.text not in METHODS][:4]
+    acts = [leaf.text for leaf in plain if roles & roles_of(leaf.argument)][:4]
     things = [leaf.text for leaf in plain if has_role(leaf.argument, "object")][:4]
     if name.common or not (acts or things):
         return name
@@ -181,7 +181,8 @@ def name_with_arguments(tool: str, leaves: Sequence[Leaf]) -> ToolName:
     first, *rest = tool_words(tool)[name.at :] or ("",)
     names_thing = name.at < 0 or (first in WORDS["acting noun"] and WORDS["product"].issuperset(rest))
     is_thing = acts and names_thing and not name.known
-    is_clearer = more > 0 or is_thing or (is_open and more == 0)
+    # What `manage_file` does is only said by its arguments.
+    is_clearer = more > 0 or is_thing or (is_open and more == 0) or (name.verb in WORDS["anything"] and stated.verb)
     if is_clearer and stated.kind != "unknown-act":
         return stated
     return name._replace(words=name.words | stated.words)
@@ -239,8 +240,6 @@ _WRITTEN = tuple(row for row in _ROWS if row.verbs.words == {"written"})
 
 # An argument says what such a tool does; to what another one does by its name it adds.
 OPEN_KINDS = frozenset("unknown-act changes-record changes-own-note changes-permissions".split())
-# A public answer is an answer; a public folder is a door.
-_PUBLIC_BY_NATURE = frozenset("sends-message publishes".split())
 
 
 class ArgumentAct(NamedTuple):
@@ -262,10 +261,12 @@ def acts_by_argument(name: ToolName, arguments: Mapping[str, object], main: str 
     A new password changes a login where a record is changed; where a page or an account is asked, it is used.
     """
     main = main or name.kind
-    known = {"changes-permissions"} if main in _PUBLIC_BY_NATURE else set()
+    # A public answer is an answer; a public folder is a door.
+    known = {"changes-permissions"} if main in ("sends-message", "publishes") else set()
     known |= set() if main in OPEN_KINDS else {"changes-login", "looks"}
     settings = list(_find_settings(arguments))
-    words = _words_with(name.words, tuple(setting.argument or setting.name for setting in settings))
+    # The thing that is worked on may only be told by the name of its number: `approve` with `pull_number`.
+    words = name.words.union(*(all_parts(setting.argument or setting.name) for setting in settings))
     rows = [row for row in _rows_of(name.verb, words) if not row.values]
     acts = [ArgumentAct(row.kind, row.role, ArgumentSetting("", "", "")) for row in rows]
     for setting in settings:
@@ -279,12 +280,6 @@ def acts_by_argument(name: ToolName, arguments: Mapping[str, object], main: str 
 def weakens(name: str, value: str) -> bool:
     """Return whether a setting of this name in a file protects less with this value."""
     return _first_row([row for row in _WRITTEN if _is_named(row, "", name)], value) is not None
-
-
-@lru_cache(maxsize=_CACHED_ARGUMENTS)
-def _words_with(words: frozenset[str], arguments: tuple[str, ...]) -> frozenset[str]:
-    # The thing that is worked on may only be told by the name of its number: `approve` with `pull_number`.
-    return words.union(*map(all_parts, arguments))
 
 
 @lru_cache(maxsize=_CACHED_ARGUMENTS)

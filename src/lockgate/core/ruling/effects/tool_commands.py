@@ -54,11 +54,10 @@ _COMMANDS = {
 _SAME_WORDS = {
     word: short for short, words in read_words("same command words", "command word").items() for word in words
 }
-_FILLER = WORDS["command line"] | WORDS["no object"]
+_FILLER = WORDS["command line"] | WORDS["no object"] | WORDS["anything"]
 _STARTS = WORDS["runs"] | _FILLER
 # Where an argument stands: command words, then what is acted on, then where to, then a line of its own.
 _LAST, _LINE = 2, 3
-_SAID = ROLES["command word"]
 _RANKS = ((0, "command word"), (0, "program"), (_LINE, "line"), (_LAST, "operand last"))
 
 
@@ -82,11 +81,19 @@ def command_of(tool: str, arguments: Mapping[str, object]) -> ToolCommand | None
         return None
     given = list(islice(_given(arguments), _MAX_ARGUMENTS))
     given.sort(key=lambda pair: (_rank(pair[0]), has_role(pair[0], "command arguments")))
-    said = tuple(word for key, value in given if key.lower() in _SAID for word in _words(value)[:_MAX_WORDS])
+    said = tuple(
+        word for key, value in given if key.lower() in ROLES["command word"] for word in _words(value)[:_MAX_WORDS]
+    )
     programs = [value for key, value in given if has_role(key, "program") and commands_of_program(value) is not None]
     # `run_process` with a program runs that.
-    own = [] if programs and read_tool_name(tool).verb in WORDS["runs"] else [tool]
-    head = _find_head("_".join((*programs[:1], *own)), said)
+    is_run = not WORDS["runs"].isdisjoint((read_tool_name(tool).verb, *said))
+    name = programs[0] if programs and is_run else "_".join((*programs[:1], tool))
+    head = _find_head(name, ())
+    line = " ".join(value for key, value in given if _rank(key) == _LINE)
+    # `gh` with the action `run` runs its line, where that begins with a command of it.
+    if head is None or head.is_known or not (is_run and find_row(head.line, line.split())[1]):
+        things = tuple(word for key, value in given if has_role(key, "object") for word in _words(value)[:_MAX_WORDS])
+        head = _find_head(name, said, things)
     return _command(head, given) if head is not None else None
 
 
@@ -105,21 +112,23 @@ def _programs_in(tool: str) -> Iterator[tuple[str, list[str], bool]]:
                 program = _COMMANDS.get(first, first if commands_of_program(first) is not None else "")
                 if program and at + count <= len(words):
                     # `run_gh` is `gh` with what it is given.
-                    before = [] if _STARTS.issuperset((*words[:at], *words[at + count :])) and at else words[:at]
-                    yield program, [*before, *words[at + count :]], not before and first not in _EVERYDAY
+                    before, after = words[:at], words[at + count :]
+                    if _STARTS.issuperset([*before, *after]) or _FILLER.issuperset(before):
+                        before = []
+                    yield program, [*before, *after], not before and first not in _EVERYDAY
 
 
 @lru_cache(maxsize=CACHED_NAMES)
-def _find_head(tool: str, said: tuple[str, ...]) -> ToolCommand | None:
+def _find_head(tool: str, said: tuple[str, ...], things: tuple[str, ...] = ()) -> ToolCommand | None:
     """Return how a command line begins by the program that a tool's name has, at its beginning or anywhere."""
-    heads = (_head(program, [*words, *said], is_sure=is_sure) for program, words, is_sure in _programs_in(tool))
+    heads = (_head(program, [*said, *words], things, is_sure=is_sure) for program, words, is_sure in _programs_in(tool))
     return next(filter(None, heads), None)
 
 
-def _head(program: str, rest: Sequence[str], *, is_sure: bool) -> ToolCommand | None:
+def _head(program: str, rest: Sequence[str], things: Sequence[str], *, is_sure: bool) -> ToolCommand | None:
     """Return a program with those of its command words that are among the rest, in any order, or with the rest."""
     name, *service = program.split()
-    normal = frozenset(map(_normal, (*service, *rest)))
+    normal = frozenset(map(_normal, (*service, *rest, *things)))
     rest = [word for word in rest if word not in _FILLER]
     fitting = [key for key in commands_of_program(name) or () if normal.issuperset(_key_words(key))]
     key = max(fitting, key=lambda key: len(_key_words(key)), default="")

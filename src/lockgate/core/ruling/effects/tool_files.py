@@ -60,16 +60,13 @@ def _read_files(name: ToolName, leaves: Sequence[Leaf], project: Project) -> lis
     here = [_access(leaf, _access_of(leaf, access, name), project) for leaf in paths]
     is_elsewhere = any(map(is_other_host, leaves))
     effects += (entry for entry in here if not is_elsewhere or entry.kind in _DOORS_ANYWHERE)
-    if access is Access.WRITE:
-        others = [leaf for leaf in leaves if leaf not in named]
-        is_download = name.verb == "download"
-        effects += _read_download(paths, others) if is_download else _read_contents(name, paths, others, project)
+    others = [leaf for leaf in leaves if leaf not in named]
+    if access is Access.WRITE and name.verb == "download":
+        effects += (effect("downloads-file", leaf.text, argument=leaf.argument) for leaf in paths)
+        effects += (effect("requests", seen.target) for leaf in others for seen in find_hosts(leaf.text))
+    elif access is Access.WRITE:
+        effects += _read_contents(name, paths, others, project)
     return effects
-
-
-def _read_download(paths: Sequence[Leaf], others: Sequence[Leaf]) -> Iterator[Effect]:
-    yield from (effect("downloads-file", leaf.text, argument=leaf.argument) for leaf in paths)
-    yield from (effect("requests", seen.target) for leaf in others for seen in find_hosts(leaf.text))
 
 
 def is_other_host(leaf: Leaf) -> bool:
@@ -80,9 +77,8 @@ def is_other_host(leaf: Leaf) -> bool:
 def _read_elsewhere(name: ToolName, access: Access, leaves: Sequence[Leaf]) -> Iterator[Effect]:
     """Yield what goes to or comes from another machine: by an address, a bucket beside a key, or a host."""
     for leaf in leaves:
-        host = _host_of(leaf.text.strip()) if is_path_name(leaf.argument) else ""
-        if "elsewhere" in roles_of(leaf.argument):
-            host = leaf.text.strip()
+        is_host, text = "elsewhere" in roles_of(leaf.argument), leaf.text.strip()
+        host = text if is_host else _host_of(text) if is_path_name(leaf.argument) else ""
         if host and not is_local_host(host.partition(":")[0]):
             is_read = _access_of(leaf, access, name) is Access.READ
             kind = "requests" if is_read else "deletes-record" if access is Access.DELETE else "sends-data"
@@ -195,8 +191,12 @@ def find_secret_files(leaves: Sequence[Leaf], project: Project, *, sends: bool) 
         if has_role(leaf.argument, "path") and _is_path(leaf.text):
             secret = _access(leaf, Access.READ, project)
             if secret.kind == "reads-secret":
-                kind = "sends-secret" if sends else secret.kind
-                yield effect(kind, secret.target, argument=leaf.argument, span=(0, len(leaf.text)))
+                yield effect(
+                    "sends-secret" if sends else secret.kind,
+                    secret.target,
+                    argument=leaf.argument,
+                    span=(0, len(leaf.text)),
+                )
 
 
 def _read_patches(leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
