@@ -9,8 +9,19 @@ from itertools import islice
 from typing import NamedTuple
 
 from lockgate.core.ruling.arguments import Leaf, argument_words
-from lockgate.core.ruling.tool_risk import EFFECTS, GROUPS, TABLE, Alternatives, ToolName, read_alternatives, read_words
-from lockgate.core.tables import read_table
+from lockgate.core.ruling.effects.effect import KINDS
+from lockgate.core.ruling.tool_risk import (
+    GROUPS,
+    WORDS,
+    Alternatives,
+    ToolName,
+    read_alternatives,
+    read_tool_name,
+    read_words,
+    split_server,
+    tool_rows,
+    tool_words,
+)
 
 _MAX_SCALARS = 500
 _MAX_SETTING_TEXT, _MAX_DOCUMENT = 200, 16_000
@@ -28,7 +39,6 @@ _ROLES_OF_WORD = {
 }
 _IDS = frozenset("id ids uid uuid".split())
 _PLACES = tuple("path paths file files filename uri url destination source target dest folder directory".split())
-_BLANK = re.compile(r"\s")
 _MOST_PLACE = 4096
 
 
@@ -113,7 +123,7 @@ def is_place(leaf: Leaf) -> bool:
     """Return whether a value may be a path or an address: it is called one, or is a single word."""
     if is_content(leaf) or not 0 < len(leaf.text) <= _MOST_PLACE:
         return False
-    return names_place(leaf) or not _BLANK.search(leaf.text.strip())
+    return names_place(leaf) or len(leaf.text.split()) <= 1
 
 
 def names_place(leaf: Leaf) -> bool:
@@ -122,22 +132,60 @@ def names_place(leaf: Leaf) -> bool:
 
 
 def joined_values(leaves: Sequence[Leaf], role: str) -> Iterator[Leaf]:
-    """Yield the values of this role, a list of words as one command line that is marked by `how`."""
+    """Yield the values of this role, or all; a list of words is one command line, marked by `how`."""
     lists: dict[str, list[str]] = {}
     for leaf in leaves:
-        if role not in roles_of(leaf.argument):
+        if role and role not in roles_of(leaf.argument):
             continue
         if leaf.argument.endswith("]"):
             lists.setdefault(leaf.argument.rpartition("[")[0], []).append(leaf.text)
         else:
             yield leaf
     for argument, words in lists.items():
-        yield Leaf(argument, " ".join(map(quote_word, words)), "words")
+        # A first item of several words is a line, and so are the others.
+        lines = words if " " in words[0] else [" ".join(map(quote_word, words))]
+        yield from (Leaf(argument, line, "words") for line in lines)
 
 
 def quote_word(word: str) -> str:
     """Return a word as a shell takes it for one."""
     return word if re.fullmatch(r"[\w@%+=:,./-]+", word) else "'" + word.replace("'", "'\"'\"'") + "'"
+
+
+# The methods of requests are no actions: a request is named by its path as well.
+METHODS = frozenset("GET HEAD OPTIONS POST PUT PATCH DELETE".split())
+_STATED = re.compile(r"[A-Za-z][\w.:/-]{1,30}(?: [\w.:/-]{1,30})?")
+
+
+def name_with_arguments(tool: str, leaves: Sequence[Leaf]) -> ToolName:
+    """Return what a tool's name says together with the action and the thing that its arguments name.
+
+    `filesystem` with the action `delete` is read as `delete_filesystem`. A name that acts is never made lighter; one
+    that only names a thing may come to a tool that looks.
+    """
+    name = read_tool_name(tool)
+    is_open = name.kind in OPEN_KINDS
+    plain = [leaf for leaf in leaves if leaf.argument.isidentifier() and _STATED.fullmatch(leaf.text)]
+    plain = [leaf for leaf in plain if leaf.text not in METHODS or not has_role(leaf.argument, "method")]
+    roles = {"stated action", "action" if is_open else ""}
+    acts = [leaf.text for leaf in plain if roles & roles_of(leaf.argument)][:4]
+    things = [leaf.text for leaf in plain if has_role(leaf.argument, "object")][:4]
+    if name.common or not (acts or things):
+        return name
+    own = split_server(tool)[1]
+    if acts and is_open and name.verb:
+        own = re.sub(name.verb, "", own, count=1, flags=re.IGNORECASE)
+    acts = [f"get {act}" if act.lower() in WORDS["looks as action"] else act for act in acts]
+    stated = read_tool_name("_".join((*acts, "the", *things, own)).replace("/", "_"))
+    more = KINDS[stated.kind].severity - KINDS[name.kind].severity
+    first, *rest = tool_words(tool)[name.at :] or ("",)
+    names_thing = name.at < 0 or (first in WORDS["acting noun"] and WORDS["product"].issuperset(rest))
+    is_thing = acts and names_thing and not name.known
+    # What `manage_file` does is only said by its arguments.
+    is_clearer = more > 0 or is_thing or (is_open and more == 0) or (name.verb in WORDS["anything"] and stated.verb)
+    if is_clearer and stated.kind != "unknown-act":
+        return stated
+    return name._replace(words=name.words | stated.words)
 
 
 class ArgumentSetting(NamedTuple):
@@ -167,10 +215,10 @@ class _Row(NamedTuple):
     role: str
 
 
-def _read_rows() -> Iterator[_Row]:
-    columns = ("verbs", "words", "argument", "value", "kind", "target")
+def _tool_rows() -> Iterator[_Row]:
     groups = {role.replace(" ", "-").upper(): words for role, words in ROLES.items()}
-    for verbs, words, names, values, kind, role in read_table(EFFECTS, TABLE, "acts by argument", columns):
+    columns = ("verbs", "words", "argument", "value", "kind", "target")
+    for verbs, words, names, values, kind, role in tool_rows("acts by argument", *columns):
         stated = read_alternatives(values, groups).words
         yield _Row(
             read_alternatives(verbs.removeprefix("not "), GROUPS),
@@ -186,14 +234,12 @@ def _read_rows() -> Iterator[_Row]:
         )
 
 
-_ROWS = tuple(_read_rows())
+_ROWS = tuple(_tool_rows())
 _WRITTEN = tuple(row for row in _ROWS if row.verbs.words == {"written"})
 
 
 # An argument says what such a tool does; to what another one does by its name it adds.
 OPEN_KINDS = frozenset("unknown-act changes-record changes-own-note changes-permissions".split())
-# A public answer is an answer; a public folder is a door.
-_PUBLIC_BY_NATURE = frozenset("sends-message publishes".split())
 
 
 class ArgumentAct(NamedTuple):
@@ -215,10 +261,12 @@ def acts_by_argument(name: ToolName, arguments: Mapping[str, object], main: str 
     A new password changes a login where a record is changed; where a page or an account is asked, it is used.
     """
     main = main or name.kind
-    known = {"changes-permissions"} if main in _PUBLIC_BY_NATURE else set()
+    # A public answer is an answer; a public folder is a door.
+    known = {"changes-permissions"} if main in ("sends-message", "publishes") else set()
     known |= set() if main in OPEN_KINDS else {"changes-login", "looks"}
     settings = list(_find_settings(arguments))
-    words = _words_with(name.words, tuple(setting.argument for setting in settings))
+    # The thing that is worked on may only be told by the name of its number: `approve` with `pull_number`.
+    words = name.words.union(*(all_parts(setting.argument or setting.name) for setting in settings))
     rows = [row for row in _rows_of(name.verb, words) if not row.values]
     acts = [ArgumentAct(row.kind, row.role, ArgumentSetting("", "", "")) for row in rows]
     for setting in settings:
@@ -232,12 +280,6 @@ def acts_by_argument(name: ToolName, arguments: Mapping[str, object], main: str 
 def weakens(name: str, value: str) -> bool:
     """Return whether a setting of this name in a file protects less with this value."""
     return _first_row([row for row in _WRITTEN if _is_named(row, "", name)], value) is not None
-
-
-@lru_cache(maxsize=_CACHED_ARGUMENTS)
-def _words_with(words: frozenset[str], arguments: tuple[str, ...]) -> frozenset[str]:
-    # The thing that is worked on may only be told by the name of its number: `approve` with `pull_number`.
-    return words.union(*map(all_parts, arguments))
 
 
 @lru_cache(maxsize=_CACHED_ARGUMENTS)
@@ -283,15 +325,18 @@ def _find_settings(arguments: Mapping[str, object]) -> Iterator[ArgumentSetting]
     while pending and count < _MAX_SCALARS:
         path, value = pending.pop()
         count += 1
-        if isinstance(value, str):
-            yield from _settings_in_text(path, value)
-        elif isinstance(value, Mapping):
-            yield from _named_setting(path, value)
+        if isinstance(value, Mapping):
+            yield from _named_setting(value)
             pending += [(f"{path}.{key}" if path else f"{key}", item) for key, item in value.items()]
         elif isinstance(value, list | tuple):
             pending += [(f"{path}[{at}]", item) for at, item in enumerate(value)]
-        elif isinstance(value, int) and value.bit_length() <= _MAX_SETTING_BITS:
-            yield ArgumentSetting(path, _setting_name(path), str(value))
+        else:
+            yield from _settings_in_text(path, _scalar(value))
+
+
+def _scalar(value: object) -> str:
+    is_number = isinstance(value, int) and value.bit_length() <= _MAX_SETTING_BITS
+    return value if isinstance(value, str) else str(value) if is_number else ""
 
 
 def _settings_in_text(path: str, value: str) -> Iterator[ArgumentSetting]:
@@ -312,13 +357,9 @@ def _setting_name(path: str) -> str:
     return f"{above}_{name}" if above and has_role(name, "state") else name
 
 
-def _named_setting(path: str, settings: Mapping[object, object]) -> Iterator[ArgumentSetting]:
+def _named_setting(settings: Mapping[object, object]) -> Iterator[ArgumentSetting]:
     """Yield a setting that is spread over two arguments: its name is the value of one, its value that of another."""
-    roles = [(roles_of(key), value) for key, value in islice(settings.items(), _MAX_SCALARS)]
-    values = [value for role, value in roles if "state" in role][:4]
-    names = [value for role, value in roles if "setting" in role and isinstance(value, str)][:4] if values else []
-    for name in names:
-        for value in values:
-            is_short = isinstance(value, str) or (isinstance(value, int) and value.bit_length() <= _MAX_SETTING_BITS)
-            if is_short and len(name) <= _MAX_SETTING_TEXT:
-                yield ArgumentSetting(path, name, str(value))
+    roles = [(roles_of(key), _scalar(value)) for key, value in islice(settings.items(), _MAX_SCALARS)]
+    values = [value for role, value in roles if "state" in role and value][:4]
+    names = [value for role, value in roles if "setting" in role and 0 < len(value) <= _MAX_SETTING_TEXT][:4]
+    yield from (ArgumentSetting("", name, value) for name in names for value in values)

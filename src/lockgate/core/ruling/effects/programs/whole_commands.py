@@ -16,7 +16,6 @@ from lockgate.core.ruling.effects.programs.options import EXECUTES, has_option, 
 from lockgate.core.ruling.effects.programs.program_rows import FORMS, WORDS
 from lockgate.core.ruling.effects.programs.roles import (
     NO_FILES,
-    PATTERNS,
     Use,
     ask_host,
     note_kind,
@@ -455,10 +454,7 @@ def finish_asks_forge(use: Use) -> Output:
     if method in ("GET", "HEAD") or (path == "graphql" and "mutation" not in "".join(fields)):
         return UNKNOWN_OUTPUT
     body = {name: value for name, _, value in (field.partition("=") for field in fields)}
-    kinds = _kinds_of_request(method, f"/{path.lstrip('/')}", body)
-    default = "deletes-record" if method == "DELETE" else "changes-record"
-    if method != "DELETE" and any(pattern.search(path) for _, pattern in PATTERNS["forge-access"]):
-        default = "grants-access"
-    for kind in kinds or [default]:
+    kinds = kinds_of_request(name_of_request(method, f"/{path.lstrip('/')}"), body)
+    for kind in kinds or ["deletes-record" if method == "DELETE" else "changes-record"]:
         note_kind(use.walk, kind, path)
     return UNKNOWN_OUTPUT
