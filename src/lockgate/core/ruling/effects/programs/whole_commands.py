@@ -454,7 +454,7 @@ def finish_asks_forge(use: Use) -> Output:
     if method in ("GET", "HEAD") or (path == "graphql" and "mutation" not in "".join(fields)):
         return UNKNOWN_OUTPUT
     body = {name: value for name, _, value in (field.partition("=") for field in fields)}
-    kinds = kinds_of_request(name_of_request(method, f"/{path.lstrip('/')}"), body)
+    kinds = _kinds_of_request(method, f"/{path.lstrip('/')}", body)
     for kind in kinds or ["deletes-record" if method == "DELETE" else "changes-record"]:
         note_kind(use.walk, kind, path)
     return UNKNOWN_OUTPUT
