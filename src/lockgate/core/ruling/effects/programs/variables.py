@@ -47,7 +47,8 @@ _RUNS_BUILD = re.compile(
 
 
 def note_variable(walk: Walk, name: str, value: str) -> None:
-    """Note what setting a variable makes later programs load, run or ask."""
+    """Note that a variable is set, and what that makes later programs load, run or ask."""
+    walk.assigned.add(name)
     kind = _KINDS.get(name.rstrip("0123456789"))
     if name == "PATH":
         for folder in value.split(":"):
