@@ -209,7 +209,7 @@ class _CodeReader:
             if any(name in line for line in showing):
                 self.add("reads-secret", name)
         is_shown = (is_whole and self.has("shown environment")) or (showing and self.has("each variable"))
-        if is_shown or self.has("printed environment"):
+        if is_shown or self.has("printed environment") or _P["printed value"].match(self.source):
             self.add("reads-secret", "environment")
         return names
 

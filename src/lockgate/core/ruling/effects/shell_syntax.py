@@ -213,19 +213,15 @@ class _Parser:
 
     def pipeline(self) -> Command:
         """Read commands that `|` joins, and the blanks behind them."""
-        first = self.command()
-        if self.peek() != "|" or self.text.startswith("||", self.at):
-            return first
-        scripts: list[Script] = [(first,)]
+        scripts: list[Script] = [(self.command(),)]
         while self.peek() == "|" and not self.text.startswith("||", self.at):
             self.at += 2 if self.text.startswith("|&", self.at) else 1
             self.skip()
             scripts.append((self.command(),))
-        return Compound("|", tuple(scripts))
+        return Compound("|", tuple(scripts)) if len(scripts) > 1 else scripts[0][0]
 
     def command(self) -> Command:
         self.count()
-        self.peek()
         match = _OPENER.match(self.text, self.at)
         if match is None:
             return self.simple()

@@ -132,12 +132,6 @@ class Walk:
         if found.severity:
             self.add(found.kind, found.target, found.certainty)
 
-    def may_reach_own(self, call: Invocation) -> bool:
-        """Return whether one program of a line that is near Lockgate's own files may reach them itself."""
-        set_before = [self.variables.get(name, "") for name in ("PORT", "GIT_WORK_TREE")]
-        words = (self.folder, call.name, *call.arguments, *call.environment.values(), *set_before, *call.stdin[1:])
-        return self.is_always_near or may_lead_to_own(" ".join(words), self.project)
-
     def note_own(self, path: str, access: Access, *, below: bool = False) -> None:
         """Note what an access does to Lockgate's own files; `below` is whether it reaches everything below the path."""
         path = self.plain(path)
@@ -461,6 +455,8 @@ class Walk:
 
     def content_of(self, path: str) -> Content | None:
         """Return what is known of a file that this line or the session wrote; None for any other."""
+        if not (self.written or self.links or self.unknown or self.activity.contents or self.activity.is_full):
+            return None
         full = self.full_path(path)
         if full in self.written:
             return Content(self.written[full], full not in self.pieces_of)
@@ -766,7 +762,8 @@ def _choices(word: str) -> list[str]:
 
 def join_streams(streams: list[Output]) -> Output:
     """Return what several commands print one after the other: the most telling of it."""
-    streams = [stream for stream in streams if stream is not NO_OUTPUT]
+    shown = [stream for stream in streams if stream is not NO_OUTPUT]
+    streams = [stream for stream in shown if stream is not UNKNOWN_OUTPUT] or shown[:1]
     if len(streams) < 2:
         return streams[0] if streams else NO_OUTPUT
     # A list of files or of processes is what stands for it, and says more than a file that is read beside it.

@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 class Use:
     """One command line of a program, while the roles of its row read it."""
 
-    __slots__ = (
-        "call", "detail", "folder", "modes", "operands", "option", "options", "output", "rest", "row", "values", "walk",
-    )  # fmt: skip
+    # Of the role that is being read: what stands behind its dot (the `npm` of `pkg.npm`), and its option.
+    detail = option = ""
+    # Where the shell is, if the program works in another folder.
+    folder: str | None = None
+    output: Output = UNKNOWN_OUTPUT
 
     def __init__(
         self,
@@ -39,14 +41,9 @@ class Use:
     ) -> None:
         self.walk, self.call, self.row = walk, call, row
         self.options, self.operands, self.rest = options, operands, rest
-        # Of the role that is being read: what stands behind its dot (the `npm` of `pkg.npm`), and its option.
-        self.detail = self.option = ""
-        # Where the shell is, if the program works in another folder.
-        self.folder: str | None = None
         # Options without a value, by their `?` roles, and the values of roles that only the end of the command reads.
         self.modes: set[str] = set()
         self.values: dict[str, list[str]] = {}
-        self.output: Output = UNKNOWN_OUTPUT
 
     def first(self) -> str:
         """Return the first operand, or the program's name."""
