@@ -58,7 +58,7 @@ _MOST_FOUND = 256
 
 def note_own_acts(walk: Walk, call: Invocation, name: str, *, is_known: bool) -> None:
     """Note what a program of this plain name does to Lockgate; `is_known` is whether a row reads it."""
-    if not walk.is_near_own or not (walk.is_always_near or _may_reach_own(walk, call)):
+    if not walk.is_near_own or (walk.project.follow is None and not _may_reach_own(walk, call)):
         return
     words = [walk.plain(word) for word in call.arguments]
     _note_commands(walk, call, words)

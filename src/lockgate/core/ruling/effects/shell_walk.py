@@ -64,8 +64,8 @@ def read_command(text: str, argument: str, project: Project, activity: Activity)
         return [effect("unreadable", certainty=Certainty.GUESS, argument=argument, span=(0, len(text)))]
     walk = Walk(argument, project, activity, text)
     # Codes of letters can spell any path.
-    walk.is_always_near = project.follow is not None or activity.is_near_own
-    walk.is_near_own = walk.is_always_near or "\\" in text or may_lead_to_own(text, project)
+    may_be_near = project.follow is not None or activity.is_near_own or "\\" in text
+    walk.is_near_own = may_be_near or may_lead_to_own(text, project)
     walk.read_text(text.replace(MARK, ""))
     read_loaded_code(walk)
     found = walk.effects()
@@ -84,7 +84,7 @@ class Walk:
     # Whether the program that is being read has the administrator's rights.
     as_root = False
     # Whether the command can come near Lockgate's own files at all.
-    is_near_own = is_always_near = True
+    is_near_own = True
     # How many substitutions take the output: what is captured is not shown, and its use decides.
     _captured = 0
     _nested = _texts = _read = _expanded = _depth = _steps = 0
