@@ -199,8 +199,7 @@ class _CodeReader:
 
     def read_variables(self, *, is_sent: bool) -> list[str]:
         """Return the secret variables that are read; note those that are shown."""
-        read = dict.fromkeys(match[1] for match in self.matches("variable"))
-        names = [name for name in read if is_secret_variable(name)]
+        names = [name for name in dict.fromkeys(_P["variable"].findall(self.source)) if is_secret_variable(name)]
         is_whole = self.has("whole environment")
         if is_sent:
             return [*names, "environment"] if is_whole else names
@@ -209,7 +208,7 @@ class _CodeReader:
             if any(name in line for line in showing):
                 self.add("reads-secret", name)
         is_shown = (is_whole and self.has("shown environment")) or (showing and self.has("each variable"))
-        if is_shown or self.has("printed environment") or _P["printed value"].match(self.source):
+        if is_shown or self.has("printed environment"):
             self.add("reads-secret", "environment")
         return names
 

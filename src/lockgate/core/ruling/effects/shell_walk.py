@@ -455,8 +455,6 @@ class Walk:
 
     def content_of(self, path: str) -> Content | None:
         """Return what is known of a file that this line or the session wrote; None for any other."""
-        if not (self.written or self.links or self.unknown or self.activity.contents or self.activity.is_full):
-            return None
         full = self.full_path(path)
         if full in self.written:
             return Content(self.written[full], full not in self.pieces_of)
@@ -762,8 +760,7 @@ def _choices(word: str) -> list[str]:
 
 def join_streams(streams: list[Output]) -> Output:
     """Return what several commands print one after the other: the most telling of it."""
-    shown = [stream for stream in streams if stream is not NO_OUTPUT]
-    streams = [stream for stream in shown if stream is not UNKNOWN_OUTPUT] or shown[:1]
+    streams = [stream for stream in streams if stream is not NO_OUTPUT]
     if len(streams) < 2:
         return streams[0] if streams else NO_OUTPUT
     # A list of files or of processes is what stands for it, and says more than a file that is read beside it.
