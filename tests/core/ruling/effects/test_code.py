@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+from re import _constants, _parser  # type: ignore[attr-defined]  # the tree of a pattern, which has no other reader
 from time import process_time
+from typing import Any
 
 import pytest
 from command_effects import SHOP, read_line
 
-from lockgate.core.ruling.effects.code import ACT_COLUMNS, MOST_CHARACTERS, read_code
+from lockgate.core.ruling.effects.code import _ACTS, _P, ACT_COLUMNS, MOST_CHARACTERS, NEEDS, read_code
 from lockgate.core.ruling.effects.effects_of_call import own_effects_of
 from lockgate.core.ruling.effects.own_paths import OWN_KINDS
 from lockgate.core.ruling.effects.project import NO_PROJECT
@@ -257,3 +261,27 @@ def test_an_act_is_the_same_in_each_language(line: str, effect: tuple[str, str])
 )
 def test_code_of_the_project_still_only_computes(line: str) -> None:
     assert {kind for kind, _ in read_line(line)} == {"computes"}
+
+
+def _must_have(steps: Iterable[tuple[object, Any]], words: list[str], run: str = "") -> bool:
+    """Return whether each match of a pattern has one of these words; `run` are the letters right before it."""
+    for kind, value in [*steps, (None, None)]:
+        run += chr(value) if kind is _constants.LITERAL else ""
+        if any(word in run for word in words):
+            return True
+        if kind is _constants.SUBPATTERN and _must_have(value[3], words, run):
+            return True
+        if kind is _constants.BRANCH and all(_must_have(branch, words, run) for branch in value[1]):
+            return True
+        if kind is _constants.MAX_REPEAT and value[0] and _must_have(value[2], words):
+            return True
+        if kind not in (_constants.LITERAL, _constants.AT, _constants.ASSERT, _constants.ASSERT_NOT):
+            run = ""
+    return False
+
+
+@pytest.mark.parametrize("name", NEEDS)
+def test_a_text_that_is_not_searched_could_not_match(name: str) -> None:
+    for pattern in [_P[name]] if name in _P else [pattern for _, _, pattern in _ACTS]:
+        assert not pattern.flags & re.IGNORECASE
+        assert _must_have(_parser.parse(pattern.pattern), NEEDS[name]), pattern.pattern

@@ -24,6 +24,7 @@ MOST_CHARACTERS = 32 * 1024
 _MOST_COMMANDS, _MOST_DECODERS, _MOST_LITERALS, _MOST_JOINED = 16, 100, 400, 4096
 ACT_COLUMNS = ("kind", "target", "pattern")
 _P = read_patterns(__package__, "code.tbl")
+NEEDS = {name: words.split() for name, words in read_table(__package__, "code.tbl", "needs", ("pattern", "words"))}
 _ACTS = [
     (kind, target.strip("-"), re.compile(pattern))
     for kind, target, pattern in read_table(__package__, "code.tbl", "acts", ACT_COLUMNS)
@@ -37,7 +38,8 @@ def read_code(text: str, argument: str, project: Project) -> list[Effect]:
     """Return what running this source text would do, by what it names: hosts, processes, secrets, paths outside."""
     source = _P["glued"].sub("", _P["comment"].sub("", text[:MOST_CHARACTERS]))
     source = _P["imported"].sub(r"\2", _P["called by text"].sub(r".\2", source))
-    reader = _CodeReader(_P["home path"].sub(_spell_path, source), project)
+    source = _P["home path"].sub(_spell_path, source) if _may_have("home path", source) else source
+    reader = _CodeReader(source, project)
     if len(text) > MOST_CHARACTERS:
         reader.add("unreadable")
     reader.read()
@@ -59,7 +61,10 @@ class _CodeReader:
         self.effects.setdefault((kind, target), effect(kind, target, certainty=certainty))
 
     def has(self, name: str) -> bool:
-        return _P[name].search(self.source) is not None
+        return _may_have(name, self.source) and _P[name].search(self.source) is not None
+
+    def matches(self, name: str, most: int | None = None) -> Iterable[re.Match[str]]:
+        return islice(_P[name].finditer(self.source), most) if _may_have(name, self.source) else ()
 
     def read(self) -> None:
         away = self.read_network() if self.has("network") else []
@@ -71,10 +76,10 @@ class _CodeReader:
         self.read_own()
         if self.has("starts process"):
             self.read_processes()
-        for match in islice(_P["bare command"].finditer(self.source), _MOST_COMMANDS):
+        for match in self.matches("bare command", _MOST_COMMANDS):
             self.read_line(match[match.lastindex or 0])
         self.read_hidden(away)
-        for kind, target, pattern in _ACTS:
+        for kind, target, pattern in _ACTS if _may_have("acts", self.source) else ():
             if pattern.search(self.source):
                 self.add(kind, target)
 
@@ -110,7 +115,7 @@ class _CodeReader:
         secrets = [*self.read_path_calls(), *filter(is_secret, absolute)]
         for path in secrets:
             self.add("reads-secret", path)
-        for path in absolute if self.has("writes") else ():
+        for path in absolute if absolute and self.has("writes") else ():
             self.note_access(path, Access.WRITE, only_doors=True)
         for match in _P["opened for writing"].finditer(self.source):
             self.note_access(match[1].strip(), Access.WRITE)
@@ -121,7 +126,7 @@ class _CodeReader:
 
     def read_path_calls(self) -> Iterator[str]:
         """Note files that are written or deleted by a call with their path; yield the secret ones that are read."""
-        for match in _P["path call"].finditer(self.source):
+        for match in self.matches("path call"):
             call, path = match["call"], match[2] or match[3]
             if _P["deleting call"].match(call):
                 self.note_access(path, Access.DELETE)
@@ -144,8 +149,10 @@ class _CodeReader:
 
     def read_statements(self) -> None:
         """Note what statements of SQL remove or open, unless the only databases are there to be tried things on."""
+        if not self.has("asks database"):
+            return
         connected = _P["connects"].findall(self.source)
-        if not self.has("asks database") or (connected and all(map(is_scratch_database, connected))):
+        if connected and all(map(is_scratch_database, connected)):
             return
         statements = [match[1] for match in islice(_P["change"].finditer(self.source), _MOST_COMMANDS + 1)]
         if len(statements) > _MOST_COMMANDS:
@@ -229,7 +236,7 @@ class _CodeReader:
         """Return whether a call that runs text stands before one that decodes or fetches it."""
         if self.has("hidden call"):
             return True
-        for count, match in enumerate(_P["decoder"].finditer(self.source)):
+        for count, match in enumerate(self.matches("decoder")):
             before = self.source[max(0, match.start() - 160) : match.start()]
             if count >= _MOST_DECODERS or _P["evaluator"].search(before):
                 return True
@@ -269,6 +276,10 @@ def _spell_path(match: re.Match[str]) -> str:
         paths.append(path)
     doors = [path for path in paths if read_access(path, Access.WRITE, NO_PROJECT).kind in _DOORS]
     return f'Path("{[path, *doors, *filter(is_secret, paths)][-1]}")' if paths else match[0]
+
+
+def _may_have(name: str, source: str) -> bool:
+    return any(word in source for word in NEEDS.get(name, ("",)))
 
 
 def _text_in(match: re.Match[str], first: int) -> str:

@@ -28,6 +28,7 @@ from lockgate.core.ruling.effects.own_paths import (
     find_own,
     find_own_service,
     may_find_own,
+    may_lead_to_own,
     own_access,
 )
 from lockgate.core.ruling.effects.program_io import MARK, UNKNOWN_OUTPUT, Invocation, Output, Source
@@ -57,7 +58,7 @@ _MOST_FOUND = 256
 
 def note_own_acts(walk: Walk, call: Invocation, name: str, *, is_known: bool) -> None:
     """Note what a program of this plain name does to Lockgate; `is_known` is whether a row reads it."""
-    if not walk.is_near_own or not walk.may_reach_own(call):
+    if not walk.is_near_own or (walk.project.follow is None and not _may_reach_own(walk, call)):
         return
     words = [walk.plain(word) for word in call.arguments]
     _note_commands(walk, call, words)
@@ -66,6 +67,14 @@ def note_own_acts(walk: Walk, call: Invocation, name: str, *, is_known: bool) ->
     if name not in OWN_WORDS["quiet"]:
         _note_ports(walk, call, words)
     _note_processes(walk, call, words)
+
+
+def _may_reach_own(walk: Walk, call: Invocation) -> bool:
+    """Return whether one program of a line that is near our files may reach them itself, by its expanded words."""
+    words = [walk.folder, call.name, *call.arguments, *call.environment.values(), call.stdin.target]
+    words += [walk.variables.get(name, "") for name in ("PORT", "GIT_WORK_TREE")]
+    words += [] if call.name in OWN_WORDS["quiet"] else [call.stdin.text]
+    return may_lead_to_own(" ".join(words), walk.project)
 
 
 # 1. Paths

@@ -148,7 +148,8 @@ def _find_own(path: str, folder: str, home: str, own_folders: tuple[str, ...]) -
     anchor, parts = full[: full.startswith(("/", "~"))], list(filter(None, full.split("/")))
     if full not in ("~", "") and _NAMES.isdisjoint(parts) and not _SIGNS.search(full):
         listed = own
-    places = dict.fromkeys((entry.section, _relation(parts, anchor, entry)) for entry in listed)
+    near = filter(lambda entry: anchor == (entry.start or "/") or entry.names[0] in parts, listed)
+    places = dict.fromkeys((entry.section, _relation(parts, anchor, entry)) for entry in near)
     return tuple((section, is_above) for section, is_above in places if is_above is not None)
 
 

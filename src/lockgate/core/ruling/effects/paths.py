@@ -107,9 +107,9 @@ def _can_be_secret(pattern: str) -> bool:
 
 def _fits(pattern: str, name: str) -> bool:
     """Return whether a pattern fits a name as the shell has it: a leading dot must be written."""
-    if name[:1] == "." and pattern[:1] != ".":
-        return False
-    return pattern == name or (len(pattern) <= 64 and pattern.count("*") <= 4 and fnmatchcase(name, pattern))
+    if pattern == name or not _GLOB.search(pattern) or (name[:1] == "." and pattern[:1] != "."):
+        return pattern == name
+    return len(pattern) <= 64 and pattern.count("*") <= 4 and fnmatchcase(name, pattern)
 
 
 def _tells(pattern: str) -> bool:

@@ -11,7 +11,7 @@ import re
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-MOST_NESTING = 32
+MOST_NESTING = 20
 # Commands, quoted words and expansions of one text: what a person or an agent writes has a few hundred at most.
 MOST_PIECES = 2_000
 # The longest text whose tree is kept.
@@ -174,7 +174,6 @@ class _Parser:
                 self.read_bodies()
 
     def expect(self, token: str) -> None:
-        self.skip(_GAP)
         if not self.text.startswith(token, self.at):
             raise ShellSyntaxError
         self.at += len(token)
@@ -213,19 +212,15 @@ class _Parser:
 
     def pipeline(self) -> Command:
         """Read commands that `|` joins, and the blanks behind them."""
-        first = self.command()
-        if self.peek() != "|" or self.text.startswith("||", self.at):
-            return first
-        scripts: list[Script] = [(first,)]
+        scripts: list[Script] = [(self.command(),)]
         while self.peek() == "|" and not self.text.startswith("||", self.at):
             self.at += 2 if self.text.startswith("|&", self.at) else 1
             self.skip()
             scripts.append((self.command(),))
-        return Compound("|", tuple(scripts))
+        return Compound("|", tuple(scripts)) if len(scripts) > 1 else scripts[0][0]
 
     def command(self) -> Command:
         self.count()
-        self.peek()
         match = _OPENER.match(self.text, self.at)
         if match is None:
             return self.simple()
@@ -237,9 +232,7 @@ class _Parser:
             while self.peek() == "-" and self.text.startswith(("-p", "--"), self.at):
                 self.at += 2
             return self.command() if self.peek() not in ("", "\n", ";", ")") else Simple((), (), (), self.at, self.at)
-        self.enter()
         block = self.compound(match.group())
-        self.depth -= 1
         redirects: list[Redirect] = []
         while self.peek() and (match := _REDIRECT.match(self.text, self.at)) is not None:
             redirects.append(self.redirect(match))
@@ -312,7 +305,6 @@ class _Parser:
                     words.append(self.word())
             self.at += 1
             scripts.append(self.script())
-            self.peek()
             if (ending := _BRANCH_END.match(self.text, self.at)) is not None:
                 self.at = ending.end()
 
@@ -329,7 +321,6 @@ class _Parser:
 
     def name_word(self) -> str:
         """Read a word that the grammar itself expects: a name, `fi`."""
-        self.skip(_GAP)
         return self.take(_NAME_WORD).group()
 
     def simple(self) -> Simple:
@@ -491,20 +482,15 @@ class _Parser:
 
     def substitution(self) -> Script:
         """Read commands in brackets, behind `$`, `<` or `>`."""
-        self.enter()
         self.at += 2
-        script = self.script_until(")")
-        self.depth -= 1
-        return script
+        return self.script_until(")")
 
     def back_quoted(self) -> Script:
-        self.enter()
         content = self.take(_BACK_QUOTED)[1]
         inner = _Parser(re.sub(r"\\([`\\$])", r"\1", content), self.depth, self.pieces)
         script = inner.script()
         if inner.at < len(inner.text):
             raise ShellSyntaxError
-        self.depth -= 1
         return script
 
     def braces(self, *, quoted: bool) -> Part:

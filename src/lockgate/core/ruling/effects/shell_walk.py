@@ -64,8 +64,8 @@ def read_command(text: str, argument: str, project: Project, activity: Activity)
         return [effect("unreadable", certainty=Certainty.GUESS, argument=argument, span=(0, len(text)))]
     walk = Walk(argument, project, activity, text)
     # Codes of letters can spell any path.
-    walk.is_always_near = project.follow is not None or activity.is_near_own
-    walk.is_near_own = walk.is_always_near or "\\" in text or may_lead_to_own(text, project)
+    may_be_near = project.follow is not None or activity.is_near_own or "\\" in text
+    walk.is_near_own = may_be_near or may_lead_to_own(text, project)
     walk.read_text(text.replace(MARK, ""))
     read_loaded_code(walk)
     found = walk.effects()
@@ -84,7 +84,7 @@ class Walk:
     # Whether the program that is being read has the administrator's rights.
     as_root = False
     # Whether the command can come near Lockgate's own files at all.
-    is_near_own = is_always_near = True
+    is_near_own = True
     # How many substitutions take the output: what is captured is not shown, and its use decides.
     _captured = 0
     _nested = _texts = _read = _expanded = _depth = _steps = 0
@@ -115,8 +115,7 @@ class Walk:
 
     def add(self, kind: str, target: str = "", certainty: Certainty = Certainty.SURE) -> None:
         """Note an effect of the command that is being read."""
-        if MARK in target:
-            target = self.plain(target)
+        target = self.plain(target)
         if self.downloads and kind in _RUNS_FOLDER and (host := self.download_of(self.full_path("."))):
             kind, target = "runs-download", host
         key = (kind, target)
@@ -132,14 +131,6 @@ class Walk:
         found = read_access(self.plain(path), access, self.project, folder=self.folder)
         if found.severity:
             self.add(found.kind, found.target, found.certainty)
-
-    def may_reach_own(self, call: Invocation) -> bool:
-        """Return whether one program of a line that is near Lockgate's own files may reach them itself."""
-        if self.is_always_near or self.assigned or call.stdin.text or call.stdin.target:
-            return True
-        # The words are expanded; an unknown value among them may be anything.
-        words = " ".join([self.folder, call.name, *call.arguments])
-        return MARK in words or "\\" in words or may_lead_to_own(words, self.project)
 
     def note_own(self, path: str, access: Access, *, below: bool = False) -> None:
         """Note what an access does to Lockgate's own files; `below` is whether it reaches everything below the path."""
@@ -162,8 +153,6 @@ class Walk:
 
     def pieces_in(self, text: str) -> list[Output]:
         """Return the unknown pieces of a value."""
-        if MARK not in text:
-            return []
         return [self.pieces[int(number)] for number in text.split(MARK)[1::2]]
 
     def _only_piece(self, text: str) -> Output:
@@ -199,8 +188,11 @@ class Walk:
         if self._texts > MOST_TEXTS or self._read > MOST_READ or self._nested > MOST_DEPTH:
             self.add_unreadable()
             return NO_OUTPUT
-        if MARK in text:
-            text = self.spell_again(text)
+        # An unknown piece becomes a variable that keeps what is known of it.
+        parts = text.split(MARK)
+        self.variables |= {f"_piece{number}": f"{MARK}{number}{MARK}" for number in parts[1::2]}
+        parts[1::2] = [f"${{_piece{number}}}" for number in parts[1::2]]
+        text = "".join(parts)
         note_own_number(self, text)
         try:
             script = parse_script(text)
@@ -209,21 +201,13 @@ class Walk:
             script = error.read
         saved = self.span
         self._nested += 1
-        for index, value in enumerate(arguments):
-            self.variables[str(index)] = value
+        self.variables |= {str(index): value for index, value in enumerate(arguments)}
         stream = self.run_script(script)
         self._nested -= 1
         self.span = saved
         if stream.source is Source.ENVIRONMENT:
             self.add("reads-secret", "environment")
         return stream
-
-    def spell_again(self, text: str) -> str:
-        """Return a text for reading again: an unknown piece becomes a variable that keeps what is known of it."""
-        parts = text.split(MARK)
-        self.variables |= {f"_piece{number}": f"{MARK}{number}{MARK}" for number in parts[1::2]}
-        parts[1::2] = [f"${{_piece{number}}}" for number in parts[1::2]]
-        return "".join(parts)
 
     def run_script(self, script: Script, stdin: Output = NO_OUTPUT) -> Output:
         """Walk over commands in order; the result is what they print, as far as that is known."""
@@ -308,7 +292,7 @@ class Walk:
         for name, value, more in command.assignments:
             text = " ".join(" ".join(self.expand(each)) for each in more) if more else self.expand_one(value)
             environment[name] = text
-            self.assign(name, text)
+            note_variable(self, name, text)
         return environment
 
     def fields_of(self, words: Sequence[Word]) -> list[str]:
@@ -376,8 +360,7 @@ class Walk:
             return NO_OUTPUT
         self._running.append(fields[0])
         saved = {key: value for key, value in self.variables.items() if key.isdigit() or key in "@*"}
-        for index, value in enumerate(fields):
-            self.variables[str(index)] = value
+        self.variables |= {str(index): value for index, value in enumerate(fields)}
         self.variables["@"] = self.variables["*"] = " ".join(fields[1:])
         result = join_streams([self.run_script(script, stdin) for script in function.scripts])
         self.variables.update(saved)
@@ -416,11 +399,6 @@ class Walk:
             if each.kind not in stays:
                 found.setdefault(key, each)
         return inner.values(), printed
-
-    def assign(self, name: str, value: str) -> None:
-        """Note what setting a variable does: some make later programs load code or ask other servers."""
-        self.assigned.add(name)
-        note_variable(self, name, value)
 
     # Redirections
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.effect import Certainty
@@ -22,25 +21,29 @@ if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
 
 
-@dataclass(slots=True)
 class Use:
     """One command line of a program, while the roles of its row read it."""
 
-    walk: Walk
-    call: Invocation
-    row: ProgramRow
-    options: list[tuple[str, str]]
-    operands: list[str]
-    rest: list[str]
     # Of the role that is being read: what stands behind its dot (the `npm` of `pkg.npm`), and its option.
-    detail: str = ""
-    option: str = ""
+    detail = option = ""
     # Where the shell is, if the program works in another folder.
     folder: str | None = None
-    # Options without a value, by their `?` roles, and the values of roles that only the end of the command reads.
-    modes: set[str] = field(default_factory=set)
-    values: dict[str, list[str]] = field(default_factory=dict)
     output: Output = UNKNOWN_OUTPUT
+
+    def __init__(
+        self,
+        walk: Walk,
+        call: Invocation,
+        row: ProgramRow,
+        options: list[tuple[str, str]],
+        operands: list[str],
+        rest: list[str],
+    ) -> None:
+        self.walk, self.call, self.row = walk, call, row
+        self.options, self.operands, self.rest = options, operands, rest
+        # Options without a value, by their `?` roles, and the values of roles that only the end of the command reads.
+        self.modes: set[str] = set()
+        self.values: dict[str, list[str]] = {}
 
     def first(self) -> str:
         """Return the first operand, or the program's name."""

@@ -27,6 +27,7 @@ from lockgate.core.ruling.effects.programs.options import has_option, plain_word
 from lockgate.core.ruling.effects.programs.packages import note_package
 from lockgate.core.ruling.effects.programs.program_rows import FORMS, WORDS, find_row
 from lockgate.core.ruling.effects.programs.roles import Use, note_loose, note_sent, note_url, role_if, run_command
+from lockgate.core.ruling.effects.programs.variables import note_variable
 from lockgate.core.ruling.effects.project import Place
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def role_assigned(use: Use, value: str) -> None:
     """A setting of the machine, where it is set."""
     name, equals, setting = value.partition("=")
     if equals:
-        use.walk.assign(name, setting)
+        note_variable(use.walk, name, setting)
     if equals or value[:1].isdigit():
         use.walk.add("changes-service", value)
 
@@ -86,7 +87,7 @@ def _take_assignments(walk: Walk, words: list[str]) -> list[str]:
         match = FORMS["assignment"].fullmatch(word)
         if match is None:
             return words[at:]
-        walk.assign(match.group(1), match.group(2))
+        note_variable(walk, match.group(1), match.group(2))
     return []
 
 
@@ -372,7 +373,7 @@ def finish_exports(use: Use) -> Output:
     for name, equals, value in (argument.partition("=") for argument in names):
         if equals:
             walk.variables[name] = value
-            walk.assign(name, value)
+            note_variable(walk, name, value)
     return NO_OUTPUT
 
 

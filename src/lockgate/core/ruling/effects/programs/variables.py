@@ -26,7 +26,8 @@ _KINDS = {name: kind for kind, names in _LISTED.items() for name in names}
 
 
 def note_variable(walk: Walk, name: str, value: str) -> None:
-    """Note what setting a variable makes later programs load, run or ask."""
+    """Note that a variable is set, and what that makes later programs load, run or ask."""
+    walk.assigned.add(name)
     kind = _KINDS.get(name.rstrip("0123456789"))
     if name == "PATH":
         for folder in value.split(":"):
