@@ -19,7 +19,6 @@ from lockgate.core.ruling.supervised_steps import (
     FINISH,
     NEEDS_A_PERSON,
     UNSHOWN,
-    Cause,
     Commitment,
     SelfAssessment,
     Supervision,
@@ -212,7 +211,7 @@ def test_a_trigger_asks_the_supervisor_and_no_answer_pauses(
     assert (ruling.action, ruling.tier, ruling.reason) == (action, 3, reason)
     assert ruling.correction == ("ask Ann first" if action is Action.REORIENT else "")
     assert step.finished is (action is Action.CONTINUE)
-    assert [trigger.cause for trigger in step.triggers] == [Cause.CONCERNS_RAISED]
+    assert [trigger.rule for trigger in step.triggers] == ["step:concerns_raised"]
 
 
 def test_what_the_supervisor_is_shown(run: Make) -> None:
@@ -281,7 +280,7 @@ def test_a_call_around_the_step_is_seen(run: Make) -> None:
     step = started(agent)
     agent.check(ToolCall("pay_invoice", {"account": "7"}))
     assert step.finish(FINE).action is Action.PAUSE
-    assert [trigger.cause for trigger in step.triggers] == [Cause.UNDECLARED_CALL]
+    assert [trigger.rule for trigger in step.triggers] == ["step:undeclared_call"]
 
 
 def test_a_call_before_the_commitment_counts_as_undeclared(run: Make) -> None:
@@ -299,7 +298,7 @@ def test_an_undeclared_call_does_not_fade_among_many(run: Make) -> None:
     for n in range(300):
         step.check("send_email", {"to": f"a{n}@docs.example"})
     step.finish(FINE)
-    assert any("pay_invoice" in trigger.what for trigger in step.triggers)
+    assert any("pay_invoice" in trigger.excerpt for trigger in step.triggers)
 
 
 def test_paranoid_mode_always_asks(run: Make) -> None:
@@ -347,7 +346,7 @@ def test_a_call_made_while_the_step_is_judged_is_not_covered_by_the_answer(run: 
     assert not step.finished
     agent.meanwhile = lambda: None
     assert step.finish(WORRIED).action is Action.CONTINUE
-    assert Cause.UNDECLARED_CALL in [trigger.cause for trigger in step.triggers]
+    assert "step:undeclared_call" in [trigger.rule for trigger in step.triggers]
 
 
 def test_no_end_while_a_call_has_no_ruling(run: Make) -> None:
@@ -392,7 +391,7 @@ def test_a_call_begun_while_the_step_is_judged_is_not_covered_by_the_answer(run:
     agent.meanwhile = lambda: None
     agent.watchers[0].on_ruled("pay_invoice", begun[0], _done())
     assert step.finish(WORRIED).action is Action.CONTINUE
-    assert Cause.UNDECLARED_CALL in [trigger.cause for trigger in step.triggers]
+    assert "step:undeclared_call" in [trigger.rule for trigger in step.triggers]
 
 
 def test_a_step_waits_for_its_own_calls_from_before_a_watcher_hears_of_them(run: Make) -> None:
@@ -415,7 +414,7 @@ def test_a_step_waits_for_its_own_calls_from_before_a_watcher_hears_of_them(run:
     inside.wait()
     calling.join(20)
     step.finish(FINE)
-    assert [trigger.cause for trigger in step.triggers] == [Cause.UNDECLARED_CALL]
+    assert [trigger.rule for trigger in step.triggers] == ["step:undeclared_call"]
 
 
 def test_a_check_that_breaks_leaves_the_step_to_be_finished(run: Make) -> None:
@@ -616,7 +615,7 @@ def test_only_a_person_ends_a_step_in_which_one_was_abandoned(
     outer.step("pay the bill", supervision="supervised").abandon()
     ruling = outer.finish(FINE)
     assert ruling.action is Action.PAUSE
-    assert Cause.ABANDONED_STEP in [trigger.cause for trigger in outer.triggers]
+    assert "step:abandoned_step" in [trigger.rule for trigger in outer.triggers]
     assert NEEDS_A_PERSON in [found.rule for found in ruling.findings]
     assert agent.asked[0].call.arguments["abandoned"] == ["pay the bill"]
     agent.approved = True

@@ -78,7 +78,7 @@ def test_a_call_around_the_step_is_seen_all_the_same() -> None:
     session, step = opened(judge)
     session.check("send_email", {"to": "x@y.example", "body": "hello"})
     assert step.finish(DONE).action is Action.PAUSE
-    assert [trigger.cause.value for trigger in step.triggers] == ["undeclared_call"]
+    assert [trigger.rule for trigger in step.triggers] == ["step:undeclared_call"]
 
 
 def test_an_unsupervised_step_is_not_reconciled() -> None:
@@ -167,7 +167,7 @@ def test_no_end_while_a_call_is_before_its_judge(around: bool, goes_away: bool) 
             judge.answers.set()
             assert (await calling).action is Action.CONTINUE
         assert step.finish(DONE).action is Action.PAUSE
-        assert [trigger.cause.value for trigger in step.triggers] == ["undeclared_call"]
+        assert [trigger.rule for trigger in step.triggers] == ["step:undeclared_call"]
 
     asyncio.run(run())
 

@@ -305,7 +305,7 @@ def words(_: Place, __: object) -> str:
     from typing import get_args
 
     from lockgate.core.requests.combined_verdict import REASONS
-    from lockgate.core.ruling.supervised_steps import Cause
+    from lockgate.core.ruling.supervised_steps import CAUSES
 
     enums = {name: getattr(lockgate, name) for name in "Action Kind Mode Reason Risk Supervision Trust".split()}
     found = [f"{name} {member.name} = {member.value}" for name, kind in enums.items() for member in kind]
@@ -313,7 +313,7 @@ def words(_: Place, __: object) -> str:
     found += [f"Assessment.reason {word}" for word in REASONS]
     # Ids of findings that no rule has.
     found += [f"finding {each}" for each in _literals("(?:cap|encoded|mcp|origin|scope|step):[a-z][a-z_-]*[a-z]")]
-    found += [f"finding step:{cause.value}" for cause in Cause]
+    found += [f"finding step:{cause}" for cause in CAUSES]
     found += [f"{kind} field {name}" for kind in ("Decision", "Finding", "Origin", "Ran") for name in _fields(kind)]
     return _lines(found)
 

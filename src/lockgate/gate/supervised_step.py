@@ -40,13 +40,10 @@ from lockgate.core.ruling.supervised_steps import (
     Commitment,
     SelfAssessment,
     Supervision,
-    Trigger,
     call_to_argument,
     compare_with_commitment,
     effective_supervision,
-    findings_from_triggers,
-    parse_assessment,
-    parse_commitment,
+    parse_statement,
     parse_supervision,
 )
 from lockgate.core.ruling.tool_call import ToolCall
@@ -160,7 +157,7 @@ class Step:
         self._making = 0
         self._begun: list[tuple[str, Sequence[Leaf]]] = []
         self._person = False
-        self._triggers: tuple[Trigger, ...] = ()
+        self._triggers: tuple[Finding, ...] = ()
         self._watch = StepWatcher(self)
         self.name = name if parent is None else parent._adopt(self)
         self._watch.forget = run.watch_calls(self._watch)
@@ -171,7 +168,7 @@ class Step:
         return self._commitment
 
     @property
-    def triggers(self) -> tuple[Trigger, ...]:
+    def triggers(self) -> tuple[Finding, ...]:
         """What the last `finish` found that does not fit together."""
         return self._triggers
 
@@ -219,7 +216,7 @@ class Step:
 
     def commit(self, commitment: Commitment | Mapping[str, object]) -> Commitment:
         """2. Take what the agent declares. It can be given once: a commitment that follows the calls is none."""
-        given = parse_commitment(commitment)
+        given = parse_statement(commitment, Commitment)
         with self._lock:
             self._expect(StepState.OPEN, "commit to")
             if self._commitment is not None:
@@ -258,7 +255,7 @@ class Step:
 
         After a PAUSE the same call asks again, which is how a person's answer arrives.
         """
-        asked = self._start_finish(parse_assessment(assessment))
+        asked = self._start_finish(parse_statement(assessment, SelfAssessment))
         with ExitStack() as on_failure:
             on_failure.callback(self._reopen)
             if asked.unasked is not None:
@@ -273,7 +270,7 @@ class Step:
 
     async def finish_async(self, assessment: SelfAssessment | Mapping[str, object]) -> Decision:
         """The same for a caller on an event loop."""
-        asked = self._start_finish(parse_assessment(assessment))
+        asked = self._start_finish(parse_statement(assessment, SelfAssessment))
         with ExitStack() as on_failure:
             on_failure.callback(self._reopen)
             if asked.unasked is not None:
@@ -398,7 +395,7 @@ class Step:
             ToolCall(FINISH, self._shown_arguments(assessment, given_up)),
             Risk.HIGH,
             Reason.RECONCILIATION,
-            (*self._extra_findings(), *findings_from_triggers(self._triggers)),
+            (*self._extra_findings(), *self._triggers),
             (),
             Stage.SUPERVISOR,
         )

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from lockgate.core.errors import SessionsUnavailable
 from lockgate.core.ruling.escalated import decide_unrecorded
 from lockgate.core.ruling.policy import observe
-from lockgate.core.ruling.supervised_steps import FINISH, parse_assessment, parse_commitment
+from lockgate.core.ruling.supervised_steps import FINISH, Commitment, SelfAssessment, parse_statement
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.vocabulary import Action, Reason
 from lockgate.gate.supervised_step import Step, json_fields
@@ -44,7 +44,7 @@ class HostSteps:
 
     def commit(self, session: str, step: str, commitment: Mapping[str, object]) -> StepInfo:
         """Take what the agent commits to, once."""
-        return self._append(session, "commit", step, json_fields(parse_commitment(commitment)))
+        return self._append(session, "commit", step, json_fields(parse_statement(commitment, Commitment)))
 
     def abandon(self, session: str, step: str) -> StepInfo:
         """Give a step up, and those inside it."""
@@ -85,7 +85,7 @@ class HostSteps:
         start = self._look(session)
         live = start.live
         running = live.step(step)
-        parsed = parse_assessment(assessment)
+        parsed = parse_statement(assessment, SelfAssessment)
         decision = running.finish(parsed)
         state = SessionEntry(EntrySort.STEP, self._clock(), detail=to_json(("state", step, running.state)))
         shown: dict[str, object] = {"step": step, "goal": running.goal, "assessment": json_fields(parsed)}
@@ -122,5 +122,5 @@ def _step_info(live: LiveSession, step: Step) -> StepInfo:
         step.supervision.value,
         step.state,
         None if commitment is None else json_fields(commitment),
-        tuple(f"{trigger.cause.value}: {trigger.what}" for trigger in step.triggers),
+        tuple(f"{trigger.rule.removeprefix('step:')}: {trigger.excerpt}" for trigger in step.triggers),
     )

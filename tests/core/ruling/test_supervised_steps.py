@@ -15,6 +15,7 @@ from lockgate.core.errors import InvalidCall
 from lockgate.core.ruling.approvals import bind_call
 from lockgate.core.ruling.context import PastCall
 from lockgate.core.ruling.supervised_steps import (
+    CAUSES,
     MAX_ACTS,
     MAX_ACTS_WRITTEN,
     MAX_ENTRIES,
@@ -23,17 +24,13 @@ from lockgate.core.ruling.supervised_steps import (
     MAX_TRIGGERS,
     MAX_WRITTEN,
     ActingCalls,
-    Cause,
     Commitment,
     SelfAssessment,
     Supervision,
-    Trigger,
     call_to_argument,
     compare_with_commitment,
     effective_supervision,
-    findings_from_triggers,
-    parse_assessment,
-    parse_commitment,
+    parse_statement,
     parse_supervision,
     split_assumptions,
     why_undeclared,
@@ -131,7 +128,7 @@ def test_an_unknown_level_is_refused(name: object) -> None:
 )
 def test_a_commitment_that_is_none_is_refused(broken: dict[str, object]) -> None:
     with pytest.raises(InvalidCall):
-        parse_commitment(broken)
+        parse_statement(broken, Commitment)
 
 
 @pytest.mark.parametrize(
@@ -153,27 +150,28 @@ def test_a_commitment_that_is_none_is_refused(broken: dict[str, object]) -> None
 )
 def test_an_assessment_that_is_none_is_refused(broken: dict[str, object]) -> None:
     with pytest.raises(InvalidCall):
-        parse_assessment(broken)
+        parse_statement(broken, SelfAssessment)
 
 
 def test_what_may_be_written_may_be_written_in_full_in_plain_letters() -> None:
     lists = dict.fromkeys(("in_scope", "out_of_scope", "assumptions"), ["x" * MAX_ENTRY] * MAX_ENTRIES)
     assert len(json.dumps({"interpretation": "x" * MAX_TEXT, **lists})) < MAX_WRITTEN
-    assert parse_commitment({"interpretation": "x" * MAX_TEXT, **lists}).in_scope[0] == "x" * MAX_ENTRY
+    assert parse_statement({"interpretation": "x" * MAX_TEXT, **lists}, Commitment).in_scope[0] == "x" * MAX_ENTRY
 
 
 @pytest.mark.parametrize("value", [None, [], "met", 5])
 def test_what_is_no_object_is_refused(value: object) -> None:
     with pytest.raises(InvalidCall, match="must be an object"):
-        parse_commitment(value)  # type: ignore[arg-type]
+        parse_statement(value, Commitment)  # type: ignore[arg-type]
     with pytest.raises(InvalidCall, match="must be an object"):
-        parse_assessment(value)  # type: ignore[arg-type]
+        parse_statement(value, SelfAssessment)  # type: ignore[arg-type]
 
 
 def test_values_pass_through_and_objects_become_values() -> None:
-    assert parse_commitment(PLAN) is PLAN
-    assert parse_assessment(FINE) is FINE
-    assert parse_commitment({"interpretation": " x ", "in_scope": ["a", " "]}) == Commitment("x", ("a",))
+    assert parse_statement(PLAN, Commitment) is PLAN
+    assert parse_statement(FINE, SelfAssessment) is FINE
+    written = {"interpretation": " x ", "in_scope": ["a", " "]}
+    assert parse_statement(written, Commitment) == Commitment("x", ("a",))
 
 
 def test_a_list_that_says_it_is_empty_is_empty() -> None:
@@ -189,10 +187,9 @@ def test_a_list_that_only_looks_empty_is_not() -> None:
 # --- triggers
 
 
-def causes(assessment: SelfAssessment, *calls: PastCall, commitment: Commitment = PLAN) -> list[Cause]:
+def causes(assessment: SelfAssessment, *calls: PastCall, commitment: Commitment = PLAN) -> list[str]:
     return [
-        trigger.cause
-        for trigger in compare_with_commitment(commitment, assessment, seen(*calls, commitment=commitment))
+        trigger.rule for trigger in compare_with_commitment(commitment, assessment, seen(*calls, commitment=commitment))
     ]
 
 
@@ -209,10 +206,10 @@ def test_what_fits_triggers_nothing() -> None:
 
 
 def test_each_admission_counts() -> None:
-    assert causes(SelfAssessment(met=True, concerns=("odd mail",))) == [Cause.CONCERNS_RAISED]
-    assert causes(SelfAssessment(met=False)) == [Cause.COMMITMENT_NOT_MET]
-    assert causes(SelfAssessment(met=True, deviations=("also tagged it",))) == [Cause.SCOPE_DEVIATION]
-    assert causes(SelfAssessment(met=True, assumptions=("a1", "b2", "c3"))) == [Cause.EXCESS_ASSUMPTIONS]
+    assert causes(SelfAssessment(met=True, concerns=("odd mail",))) == ["step:concerns_raised"]
+    assert causes(SelfAssessment(met=False)) == ["step:commitment_not_met"]
+    assert causes(SelfAssessment(met=True, deviations=("also tagged it",))) == ["step:scope_deviation"]
+    assert causes(SelfAssessment(met=True, assumptions=("a1", "b2", "c3"))) == ["step:excess_assumptions"]
 
 
 def test_three_assumptions_are_not_too_many() -> None:
@@ -256,9 +253,9 @@ def test_assumptions_are_counted_however_they_are_written(written: list[str], co
 )
 def test_a_call_that_was_not_declared_counts_whatever_the_agent_says(made: PastCall, why: str) -> None:
     (trigger,) = compare_with_commitment(PLAN, SelfAssessment(met=True, summary="all as declared"), seen(made))
-    assert trigger.cause is Cause.UNDECLARED_CALL
-    assert trigger.what.startswith(f"{made.tool}: ")
-    assert why in trigger.what
+    assert trigger.rule == "step:undeclared_call"
+    assert trigger.excerpt.startswith(f"{made.tool}: ")
+    assert why in trigger.excerpt
 
 
 @pytest.mark.parametrize(
@@ -274,7 +271,7 @@ def test_a_call_that_was_not_declared_counts_whatever_the_agent_says(made: PastC
     ],
 )
 def test_declaring_everything_declares_nothing(everything: list[str]) -> None:
-    plan = parse_commitment({"interpretation": "help", "in_scope": everything})
+    plan = parse_statement({"interpretation": "help", "in_scope": everything}, Commitment)
     for tool in ("send_email", "bash", "write_file", "web_fetch", "delete_file", "pay_invoice", "frobnicate"):
         assert why_undeclared(plan, call(tool)), tool
 
@@ -313,7 +310,7 @@ def test_declaring_one_thing_to_do_with_mail_does_not_declare_sending_it(entry: 
 
 def test_a_held_call_counts_like_one_that_ran() -> None:
     tried = call("pay_invoice", account="1")._replace(action="PAUSE", tier=3)
-    assert causes(FINE, tried) == [Cause.UNDECLARED_CALL]
+    assert causes(FINE, tried) == ["step:undeclared_call"]
 
 
 def test_the_policy_says_which_tools_act() -> None:
@@ -331,17 +328,21 @@ def test_many_concerns_do_not_crowd_out_the_calls() -> None:
     said = SelfAssessment(met=False, concerns=tuple(f"concern {n}" for n in range(20)), deviations=("x1",))
     found = compare_with_commitment(PLAN, said, seen(*(call(f"pay_{n}") for n in range(100))), abandoned=["x"] * 50)
     assert len(found) <= MAX_TRIGGERS
-    assert {trigger.cause for trigger in found} >= {Cause.CONCERNS_RAISED, Cause.UNDECLARED_CALL, Cause.SCOPE_DEVIATION}
+    assert {trigger.rule for trigger in found} >= {
+        "step:concerns_raised",
+        "step:undeclared_call",
+        "step:scope_deviation",
+    }
 
 
-def test_a_trigger_becomes_a_finding() -> None:
-    (found,) = findings_from_triggers([Trigger(Cause.UNDECLARED_CALL, "pay: x")])
-    assert (found.rule, found.where, found.excerpt) == ("step:undeclared_call", "acts", "pay: x")
+def test_a_trigger_is_a_finding() -> None:
+    (found,) = compare_with_commitment(PLAN, FINE, seen(call("pay")))
+    assert (found.rule, found.where) == ("step:undeclared_call", "acts")
 
 
 def test_a_step_that_was_given_up_is_a_trigger() -> None:
-    assert [trigger.cause for trigger in compare_with_commitment(PLAN, FINE, seen(), abandoned=["pay"])] == [
-        Cause.ABANDONED_STEP
+    assert [trigger.rule for trigger in compare_with_commitment(PLAN, FINE, seen(), abandoned=["pay"])] == [
+        "step:abandoned_step"
     ]
 
 
@@ -367,7 +368,7 @@ def test_the_call_that_matters_is_shown_whatever_is_around_it(before: int, after
         "ruling": "CONTINUE by tier 1 (no-red-flags)",
         "undeclared": "the commitment does not mention what this tool does",
     }
-    assert any("wire_transfer" in trigger.what for trigger in compare_with_commitment(PLAN, FINE, acts))
+    assert any("wire_transfer" in trigger.excerpt for trigger in compare_with_commitment(PLAN, FINE, acts))
     assert bool(acts.describe_unshown()) is (len(fillers) + 1 > MAX_ACTS)
 
 
@@ -452,10 +453,10 @@ def test_no_words_of_an_agent_hide_a_call(
 ) -> None:
     said = SelfAssessment(met, tuple(deviations), tuple(concerns), tuple(assumptions), summary)
     found = causes(said, call("transfer_money", account="1"))
-    assert Cause.UNDECLARED_CALL in found
-    assert (Cause.COMMITMENT_NOT_MET in found) is not met
-    assert (Cause.CONCERNS_RAISED in found) is bool(said.concerns)
-    assert (Cause.SCOPE_DEVIATION in found) is bool(said.deviations)
+    assert "step:undeclared_call" in found
+    assert ("step:commitment_not_met" in found) is not met
+    assert ("step:concerns_raised" in found) is bool(said.concerns)
+    assert ("step:scope_deviation" in found) is bool(said.deviations)
 
 
 # --- the page
@@ -474,5 +475,5 @@ def test_the_page_has_the_table_of_inheritance() -> None:
 
 
 def test_the_page_names_every_trigger_and_level() -> None:
-    for word in (*Cause, *Supervision):
-        assert f"`{word.value}`" in PAGE
+    for word in (*CAUSES, *Supervision):
+        assert f"`{word}`" in PAGE

@@ -147,17 +147,8 @@ def _check_fields(statement: Commitment | SelfAssessment) -> None:
         raise InvalidCall(f"{what} takes {size:,} bytes as JSON, the limit is {MAX_WRITTEN:,}", hint=_SPLIT)
 
 
-def parse_commitment(value: Commitment | Mapping[str, object]) -> Commitment:
-    """A commitment as an agent wrote it, checked; what it wrote in other fields is refused, not dropped."""
-    return _parse_statement(value, Commitment)
-
-
-def parse_assessment(value: SelfAssessment | Mapping[str, object]) -> SelfAssessment:
-    """A self-assessment as an agent wrote it, checked in the same way."""
-    return _parse_statement(value, SelfAssessment)
-
-
-def _parse_statement(value: _Statement | Mapping[str, object], kind: type[_Statement]) -> _Statement:
+def parse_statement(value: _Statement | Mapping[str, object], kind: type[_Statement]) -> _Statement:
+    """A statement as an agent wrote it, checked; what it wrote in other fields is refused, not dropped."""
     if isinstance(value, kind):
         return value
     what, names = _STATEMENTS[kind], [field.name for field in fields(kind)]
@@ -171,45 +162,38 @@ def _parse_statement(value: _Statement | Mapping[str, object], kind: type[_State
     return kind(**cast("dict[str, Any]", value))
 
 
-class Cause(StrEnum):
-    """Why a step needs to be looked at."""
-
-    CONCERNS_RAISED = "concerns_raised"
-    COMMITMENT_NOT_MET = "commitment_not_met"
-    SCOPE_DEVIATION = "scope_deviation"
-    EXCESS_ASSUMPTIONS = "excess_assumptions"
-    UNDECLARED_CALL = "undeclared_call"
-    ABANDONED_STEP = "abandoned_step"
-
-
-class Trigger(NamedTuple):
-    """One cause, with what set it off: the agent's own words, or the call that was seen."""
-
-    cause: Cause
-    what: str = ""
+# Why a step needs to be looked at, and what says so.
+CAUSES = {
+    "concerns_raised": "assessment",
+    "commitment_not_met": "assessment",
+    "scope_deviation": "assessment",
+    "excess_assumptions": "commitment",
+    "undeclared_call": "acts",
+    "abandoned_step": "abandoned",
+}
 
 
 def compare_with_commitment(
     commitment: Commitment | None, assessment: SelfAssessment, acts: ActingCalls, *, abandoned: Sequence[str] = ()
-) -> tuple[Trigger, ...]:
-    """Return what does not fit together, without asking a judge. Nothing that the agent writes removes a trigger.
+) -> tuple[Finding, ...]:
+    """Return what does not fit together, without asking a judge. Nothing that the agent writes removes a finding.
 
     `acts` has heard of all calls since the step began, those that were held included: a call that was tried tells as
     much. `abandoned` are the goals of inner steps that no judge looked at.
     """
     assumed = split_assumptions((*(commitment.assumptions if commitment else ()), *assessment.assumptions))
-    causes: dict[Cause, Sequence[str]] = {
-        Cause.CONCERNS_RAISED: assessment.concerns,
-        Cause.COMMITMENT_NOT_MET: [] if assessment.met else [""],
-        Cause.SCOPE_DEVIATION: assessment.deviations,
-        Cause.EXCESS_ASSUMPTIONS: [f"{len(assumed)} assumptions"] if len(assumed) > MAX_ASSUMPTIONS else [],
-        Cause.UNDECLARED_CALL: [f"{printable(act.tool)}: {act.why}" for act in acts.most_telling() if act.why],
-        Cause.ABANDONED_STEP: abandoned,
+    texts: dict[str, Sequence[str]] = {
+        "concerns_raised": assessment.concerns,
+        "commitment_not_met": [] if assessment.met else [""],
+        "scope_deviation": assessment.deviations,
+        "excess_assumptions": [f"{len(assumed)} assumptions"] if len(assumed) > MAX_ASSUMPTIONS else [],
+        "undeclared_call": [f"{printable(act.tool)}: {act.why}" for act in acts.most_telling() if act.why],
+        "abandoned_step": abandoned,
     }
     return tuple(
-        Trigger(cause, what)
-        for cause, texts in causes.items()
-        for what in [*dict.fromkeys(texts)][: MAX_CALLS if cause is Cause.UNDECLARED_CALL else MAX_WORDS]
+        Finding(f"step:{cause}", where, 0, 0, "raw", text)
+        for cause, where in CAUSES.items()
+        for text in [*dict.fromkeys(texts[cause])][: MAX_CALLS if where == "acts" else MAX_WORDS]
     )[:MAX_TRIGGERS]
 
 
@@ -421,12 +405,3 @@ def _names_action(entry: str, tool: str) -> bool:
 
 def _stems(text: str) -> set[str]:
     return {word.decode("utf-8", "ignore") for word in _wishes(text).asked}
-
-
-def findings_from_triggers(triggers: Sequence[Trigger]) -> tuple[Finding, ...]:
-    """Return triggers as findings, for the tier above and for the readers of its ruling."""
-    where = {Cause.UNDECLARED_CALL: "acts", Cause.EXCESS_ASSUMPTIONS: "commitment", Cause.ABANDONED_STEP: "abandoned"}
-    return tuple(
-        Finding(f"step:{trigger.cause.value}", where.get(trigger.cause, "assessment"), 0, 0, "raw", trigger.what)
-        for trigger in triggers
-    )
