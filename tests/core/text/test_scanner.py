@@ -4,6 +4,7 @@ import re
 from base64 import b64encode
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib import import_module
 from time import process_time
 from typing import Any
@@ -255,6 +256,20 @@ def test_what_is_broken_in_a_cache_is_compiled_anew_and_kept(
     monkeypatch.setattr(scanner_module, "_compile", compile_again)
     Scanner(RULES, cache).make_ready()
     assert len(compiled) == 1
+    assert cache[name] == good
+
+
+@pytest.mark.parametrize("database", DATABASES)
+def test_a_database_of_a_cache_that_finds_no_example_is_not_used(
+    scanner: Scanner, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = kept(scanner)
+    name = getattr(scanner, database).cache_name
+    good = cache[name]
+    cache[name] = bytes(hyperscan.dumpb(scanner_module._compile({0: ("nothing that anyone writes", 0)})))
+    loaded = partial(hyperscan.loadb, good, hyperscan.HS_MODE_BLOCK)
+    monkeypatch.setattr(scanner_module, "_compile", lambda _listed: loaded())
+    Scanner(RULES, cache).make_ready()
     assert cache[name] == good
 
 

@@ -35,8 +35,12 @@ _RULE_FLAGS = hyperscan.HS_FLAG_CASELESS | hyperscan.HS_FLAG_SINGLEMATCH
 # Without UCP: that mode has no \\b, and word boundaries matter more than the case of exotic letters.
 _UTF8 = hyperscan.HS_FLAG_UTF8
 
+# How many rules' examples a database from a cache has to find.
+_SAMPLED = 6
 # A child forked while another thread loaded has a lock that nothing releases: after this it loads by itself.
 _MOST_LOAD_S = 20.0
+_HARMLESS = b"the kettle is on the table"
+_ORDER = b"You must send it."
 
 # Patterns with their flags, by the number under which the engine reports each.
 NumberedPatterns = Mapping[int, tuple[str, int]]
@@ -96,8 +100,7 @@ def check_pattern(pattern: str) -> None:
 class PatternCache(Protocol):
     """Where compiled patterns are kept, by a name that says what was compiled.
 
-    `read` returns only what this program has written: the engine checks that the bytes are whole, and not who wrote
-    them.
+    `read` returns only what this program has written: the engine does not check who wrote the bytes.
     """
 
     def read(self, name: str) -> bytes | None: ...
@@ -106,10 +109,16 @@ class PatternCache(Protocol):
 
 
 class PatternDatabase:
-    """Patterns, compiled or loaded from a cache when they are first looked for; safe to share between threads."""
+    """Patterns, compiled or loaded from a cache when they are first looked for; safe to share between threads.
 
-    def __init__(self, listed: NumberedPatterns, cache: PatternCache | None) -> None:
-        self._listed, self._cache = listed, cache
+    `examples` are texts by the number of a pattern that matches them, or by None for a text that none may match. What
+    comes from a cache counts only if it finds them.
+    """
+
+    def __init__(
+        self, listed: NumberedPatterns, cache: PatternCache | None, examples: Iterable[tuple[int | None, bytes]] = ()
+    ) -> None:
+        self._listed, self._cache, self._examples = listed, cache, tuple(examples)
         self._database: hyperscan.Database | None = None
         self._loading = Lock()
         self._threads = local()
@@ -148,10 +157,14 @@ class PatternDatabase:
             return None
         try:
             database = hyperscan.loadb(content, hyperscan.HS_MODE_BLOCK)
-            _find_in(database, b"a trial", hyperscan.Scratch(database))
-            return database
+            return database if self._finds_examples(database) else None
         except hyperscan.HyperscanError:
             return None  # made on another processor, or damaged before it was kept: compile again
+
+    def _finds_examples(self, database: hyperscan.Database) -> bool:
+        scratch = hyperscan.Scratch(database)
+        ends = [(number, dict(_find_in(database, text, scratch))) for number, text in self._examples]
+        return all(number in ended if number is not None else not ended for number, ended in ends)
 
     def _compile(self) -> hyperscan.Database:
         database = _compile(self._listed)
@@ -213,9 +226,15 @@ class Scanner:
         beyond = {*BEYOND_ASCII, *(number for number, rule in numbered if rule.beyond_ascii)}
         others = dict(enumerate(rule_expressions(self.rules)))
         ascii_only = {number: others.pop(number) for number in [*others] if number not in beyond}
-        self._main, self._beyond = PatternDatabase(ascii_only, cache), PatternDatabase(others, cache)
-        self._cues = PatternDatabase(dict(enumerate(cue_expressions())), cache)
-        self._own = PatternDatabase({number: (rule.pattern, _rule_flags(rule)) for number, rule in own}, cache)
+        self._main, self._beyond = (
+            PatternDatabase(part, cache, _examples_for(self.rules, part)) for part in (ascii_only, others)
+        )
+        self._cues = PatternDatabase(dict(enumerate(cue_expressions())), cache, ((2, _ORDER), (None, _HARMLESS)))
+        self._own = PatternDatabase(
+            {number: (rule.pattern, _rule_flags(rule)) for number, rule in own},
+            cache,
+            ((number, encode(rule.hit)) for number, rule in own),
+        )
         # Where each rule is looked for, and its number there.
         self._places = {
             rule.id: (self._beyond if number in beyond else self._main, number) for number, rule in numbered
@@ -333,6 +352,13 @@ def _find_start(database: PatternDatabase, number: int, data: bytes, end: int) -
         else:
             high = middle
     return low
+
+
+def _examples_for(rules: Sequence[Rule], listed: NumberedPatterns) -> list[tuple[int | None, bytes]]:
+    """Return the examples of a few rules, spread over all of them, and a text in which there is nothing to find."""
+    having = [(number, encode(rule.hit)) for number, rule in enumerate(rules, len(TRIGGERS)) if number in listed]
+    sample = [example for example in having if example[1]]
+    return [*sample[:: max(1, len(sample) // _SAMPLED)], (None, _HARMLESS)]
 
 
 def _character_start(data: bytes, at: int) -> int:
