@@ -244,7 +244,7 @@ def test_the_explanation_says_what_the_judge_said(
 
 
 def test_an_unclear_supervisor_lets_low_risk_run_and_says_so() -> None:
-    decision = ask(session(Judge(), Judge(), text="", mode=Mode.PARANOID), "read")
+    decision = session(Judge(), Judge(), text="", mode=Mode.PARANOID).check("read", {"path": "minutes.txt"})
     assert (decision.action, decision.tier) == (Action.CONTINUE, 3)
     assert said(decision)[-1] == (3, "unclear")
     assert "No judge has cleared it" in decision.explanation
