@@ -294,12 +294,16 @@ def _read_name(name: str) -> ToolName:
         looks = False
     what, common = (known.what, known.common_name) if known is not None else ("", "")
     if looks:
-        # A list of keys has their names.
-        is_secret = "key" in all_words and "list" not in all_words and not WORDS["secret key"].isdisjoint(all_words)
-        return ToolName(all_words, "", "reads-secret" if is_secret else "looks", at=at, known=what, common=common)
+        kind = "reads-secret" if _has_secret_key(all_words) else "looks"
+        return ToolName(all_words, "", kind, at=at, known=what, common=common)
     verb, act = gravest_act(verbs or ("",), all_words)
     kind = "unknown-act" if act.kind == "looks" and not is_plain else act.kind
     return ToolName(all_words, verb, kind, act.role, acting, at, what, common)
+
+
+def _has_secret_key(words: frozenset[str]) -> bool:
+    # A list of keys has their names.
+    return "key" in words and "list" not in words and not WORDS["secret key"].isdisjoint(words)
 
 
 def _acting_words(words: tuple[str, ...]) -> tuple[str, ...]:
