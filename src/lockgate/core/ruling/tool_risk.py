@@ -360,8 +360,8 @@ def _judge_look(words: tuple[str, ...], look: str, rest: tuple[str, ...]) -> tup
     asked = words if look in WORDS["looks over many"] else (*words, *map(singular, words))
     if not addresses.isdisjoint(asked):
         return False, ("visit",)
-    # A list of secrets has their names.
-    listed = WORDS["listed by name"].intersection(rest if look == "list" else ())
+    # A list of secrets has their names, and a description of one what it is for.
+    listed = WORDS["listed by name"].intersection(rest if look in WORDS["names only"] else ())
     secrets = WORDS["secret"] - (WORDS["listed by name"] if listed else frozenset())
     if not secrets.isdisjoint(words):
         return False, ()

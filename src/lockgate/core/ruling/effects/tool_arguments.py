@@ -30,6 +30,8 @@ _MAX_SETTING_BITS = 64
 _CACHED_ARGUMENTS = 4096
 _INDEX = re.compile(r"\[\d+\]")
 _PAIR = re.compile(r"([\w.-]{2,40})[\"']?\s*[=:]\s*[\"']?([\w-]{1,20})")
+# How a text begins that is a document of settings, whatever its argument is called.
+_DOCUMENTS = ("{", "apiVersion:", "---\napiVersion:", "kind:")
 _LAST_WORD = re.compile(r"[^=:~\"' ]+$")
 
 ROLES: Mapping[str, frozenset[str]] = read_words("argument roles", "role")
@@ -353,7 +355,7 @@ def _settings_in_text(path: str, value: str) -> Iterator[ArgumentSetting]:
     if is_short:
         yield ArgumentSetting(path, _setting_name(path), value)
     states_pairs = is_short and ("=" in value or (":" in value and not has_role(path, "prose")))
-    if value[:1] == "{" or states_pairs or has_role(path, "document"):
+    if value.startswith(_DOCUMENTS) or states_pairs or has_role(path, "document"):
         for match in islice(_PAIR.finditer(value[:_MAX_DOCUMENT]), _MAX_SCALARS):
             yield ArgumentSetting(path, match[1], match[2])
 
