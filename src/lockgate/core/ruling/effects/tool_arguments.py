@@ -181,11 +181,21 @@ def name_with_arguments(tool: str, leaves: Sequence[Leaf]) -> ToolName:
 def _stated_words(name: ToolName, leaves: Sequence[Leaf]) -> tuple[list[str], list[str]]:
     """Return the actions and the things that the arguments of a tool name."""
     plain = [leaf for leaf in leaves if leaf.argument.isidentifier() and _STATED.fullmatch(leaf.text)]
-    plain = [leaf for leaf in plain if leaf.text not in METHODS or not has_role(leaf.argument, "method")]
+    plain = [leaf for leaf in plain if _may_state(leaf, name)]
     roles = {"stated action", "action" if name.kind in OPEN_KINDS else ""}
     acts = [leaf.text for leaf in plain if roles & roles_of(leaf.argument)][:4]
     things = [leaf.text for leaf in plain if has_role(leaf.argument, "object")][:4]
     return [f"get {act}" if act.lower() in WORDS["looks as action"] else act for act in acts], things
+
+
+def _may_state(leaf: Leaf, name: ToolName) -> bool:
+    """Return whether a value may say what is done.
+
+    A command does where it acts, and the tool is called a thing: `Payments` with the command `execute_transfer`.
+    """
+    if leaf.argument == "command":
+        return name.at < 0 and bool(read_tool_name(leaf.text).verb)
+    return leaf.text not in METHODS or not has_role(leaf.argument, "method")
 
 
 def _is_clearer(stated: ToolName, name: ToolName, tool: str, *, states_act: bool) -> bool:

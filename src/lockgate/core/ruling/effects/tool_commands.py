@@ -86,11 +86,22 @@ def command_of(tool: str, arguments: Mapping[str, object]) -> ToolCommand | None
     is_run = not WORDS["runs"].isdisjoint((read_tool_name(tool).verb, *said))
     name = _name_with_program(tool, given, is_run=is_run)
     head = _find_head(name, ())
-    line = " ".join(value for key, value in given if _rank(key) == _LINE)
-    # `gh` with the action `run` runs its line, where that begins with a command of it.
-    if head is None or head.is_known or not (is_run and find_row(head.line, line.split())[1]):
-        head = _find_head(name, said, _all_words(value for key, value in given if has_role(key, "object")))
+    if head is not None and is_run and (line := _own_line(head, tool, given)) is not None:
+        return line
+    head = _find_head(name, said, _all_words(value for key, value in given if has_role(key, "object")))
     return _command(head, given) if head is not None else None
+
+
+def _own_line(head: ToolCommand, tool: str, given: Sequence[tuple[str, str]]) -> ToolCommand | None:
+    """Return the line that the arguments make, where that begins with a command of the program.
+
+    `gh` with the action `run` runs it, and so does the tool `run` of a server `gh` that gets nothing else.
+    """
+    lines, program = [value for key, value in given if _rank(key) == _LINE], head.line.partition(" ")[0]
+    is_all = tool_words(tool) == ("run",) and len(lines) == len(given)
+    if (head.is_known and not is_all) or not find_row(program, " ".join(lines).split())[1]:
+        return None
+    return _command(ToolCommand(program, False, False), given)._replace(is_known=True, is_whole=True)
 
 
 def _name_with_program(tool: str, given: Sequence[tuple[str, str]], *, is_run: bool) -> str:
@@ -239,8 +250,16 @@ def rest_request(tool: str, leaves: Sequence[Leaf]) -> tuple[str, Leaf] | None:
         return None
     addresses = (leaf for leaf in leaves if "address" in roles_of(leaf.argument) and _ADDRESS.match(leaf.text))
     address = next(addresses, None)
-    name = name_of_request(method, address.text) if address is not None else ""
-    return (name, address) if name and address is not None else None
+    if address is None:
+        return None
+    name = name_of_request(method, _with_operation(address.text, leaves))
+    return (name, address) if name else None
+
+
+def _with_operation(address: str, leaves: Sequence[Leaf]) -> str:
+    """Return an address with what a header says is done there: `X-Amz-Target: CloudTrail_20131101.StopLogging`."""
+    stated = [leaf.text for leaf in leaves if has_role(leaf.argument, "operation") and "." in leaf.text]
+    return f"{address.rstrip('/')}/?Action={stated[0].rpartition('.')[2]}" if stated else address
 
 
 def name_of_request(method: str, address: str) -> str:

@@ -84,7 +84,9 @@ def _read_elsewhere(name: ToolName, access: Access, leaves: Sequence[Leaf]) -> I
         host = text if is_host else _host_of(text) if is_path_name(leaf.argument) else ""
         if host and not is_local_host(host.partition(":")[0]):
             is_read = _access_of(leaf, access, name) is Access.READ
-            kind = "requests" if is_read else "deletes-record" if access is Access.DELETE else "sends-data"
+            # As `aws s3 rm` is read.
+            deletes = "deletes-data" if "://" in text else "deletes-record"
+            kind = "requests" if is_read else deletes if access is Access.DELETE else "sends-data"
             yield effect(kind, host_from_value(leaf.text) or host, argument=leaf.argument, span=(0, len(leaf.text)))
 
 
