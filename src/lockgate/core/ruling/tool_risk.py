@@ -294,12 +294,16 @@ def _read_name(name: str) -> ToolName:
         looks = False
     what, common = (known.what, known.common_name) if known is not None else ("", "")
     if looks:
-        # A list of keys has their names.
-        is_secret = "key" in all_words and "list" not in all_words and not WORDS["secret key"].isdisjoint(all_words)
-        return ToolName(all_words, "", "reads-secret" if is_secret else "looks", at=at, known=what, common=common)
+        kind = "reads-secret" if _has_secret_key(all_words) else "looks"
+        return ToolName(all_words, "", kind, at=at, known=what, common=common)
     verb, act = gravest_act(verbs or ("",), all_words)
     kind = "unknown-act" if act.kind == "looks" and not is_plain else act.kind
     return ToolName(all_words, verb, kind, act.role, acting, at, what, common)
+
+
+def _has_secret_key(words: frozenset[str]) -> bool:
+    # A list of keys has their names.
+    return "key" in words and "list" not in words and not WORDS["secret key"].isdisjoint(words)
 
 
 def _acting_words(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -356,8 +360,8 @@ def _judge_look(words: tuple[str, ...], look: str, rest: tuple[str, ...]) -> tup
     asked = words if look in WORDS["looks over many"] else (*words, *map(singular, words))
     if not addresses.isdisjoint(asked):
         return False, ("visit",)
-    # A list of secrets has their names.
-    listed = WORDS["listed by name"].intersection(rest if look == "list" else ())
+    # A list of secrets has their names, and a description of one what it is for.
+    listed = WORDS["listed by name"].intersection(rest if look in WORDS["names only"] else ())
     secrets = WORDS["secret"] - (WORDS["listed by name"] if listed else frozenset())
     if not secrets.isdisjoint(words):
         return False, ()

@@ -418,6 +418,23 @@ STATED: list[tuple[str, str, dict[str, Any]]] = [
     ("helm list", "helm_release", {"action": "status", "name": "web"}),
     ("helm list", "audit_log", {"action": "search", "query": "x"}),
     ("helm list", "stack", {"action": "status", "name": "prod"}),
+    ("git push --force origin HEAD:main", "mcp__git__run", {"args": ["push", "--force", "origin", "HEAD:main"]}),
+    ("kubectl delete ns prod", "mcp__kubectl__run", {"args": ["delete", "ns", "prod"]}),
+    ("npm run build", "mcp__npm__run", {"args": ["build"]}),
+    ("terraform show", "ExecuteTerraformCommand", {"command": "show", "working_directory": "infra"}),
+    ("terraform destroy", "ExecuteTerraformCommand", {"command": "destroy", "auto_approve": True}),
+    ("terraform show; rm -rf ~", "ExecuteTerraformCommand", {"command": "show; rm -rf ~"}),
+    (
+        "aws cloudtrail stop-logging --name org",
+        "aws_request",
+        {
+            "method": "POST",
+            "url": "https://cloudtrail.eu-west-1.amazonaws.com",
+            "headers": {"X-Amz-Target": "com.amazonaws.CloudTrail_20131101.StopLogging"},
+        },
+    ),
+    ("aws s3 rm s3://backups/nightly/", "delete_file", {"path": "s3://backups/nightly/"}),
+    ("aws s3 rm s3://backups/nightly/", "ObjectStore", {"operation": "remove", "uri": "s3://backups/nightly/"}),
 ]
 # What a tool may do beside its own name: `frobnicate` runs the list that it is given.
 LISTS = [
@@ -452,6 +469,13 @@ def test_an_act_has_one_severity(line: str, tool: str, arguments: dict[str, Any]
 @pytest.mark.parametrize(("tool", "arguments", "effect"), ELSEWHERE)
 def test_a_place_on_another_machine_is_a_target(tool: str, arguments: dict[str, Any], effect: tuple[str, str]) -> None:
     assert effect in [(each.kind, each.target) for each in effects_of(ToolCall(tool, arguments), SHOP)]
+
+
+@pytest.mark.parametrize(
+    ("command", "kind"), [("execute_transfer", "pays"), ("list_transfers", "unknown-act"), ("status", "unknown-act")]
+)
+def test_a_command_in_a_word_never_makes_a_tool_lighter(command: str, kind: str) -> None:
+    assert effects_of(ToolCall("Payments", {"command": command}), SHOP)[0].kind == kind
 
 
 @pytest.mark.parametrize("tool", ["send_email", "create_event", "read_file", "make_payment", "Bash", "x" * 300])

@@ -334,10 +334,13 @@ def _command_lines(use: _Use) -> list[Leaf]:
     is_program = not (is_bash or _is_other_shell(name)) and command_of(use.call.tool, use.call.arguments) is not None
     if commands and (is_shell or words) and not is_program:
         return [Leaf(leaf.argument, " ".join(part.text for part in (leaf, *words))) for leaf in commands]
-    if is_bash:
-        return words
-    others = [leaf for leaf in joined_values(use.leaves, "") if leaf.how == "words" or has_role(leaf.argument, "steps")]
-    lines = {leaf: None for leaf in (*commands, *words, *others) if not has_role(leaf.argument, "prose")}
+    return words if is_bash else _lines_that_run(use.leaves, [*commands, *words])
+
+
+def _lines_that_run(leaves: Sequence[Leaf], named: Sequence[Leaf]) -> list[Leaf]:
+    """Return the values that begin with a program, of those named as commands and of all lists and steps."""
+    others = [leaf for leaf in joined_values(leaves, "") if leaf.how == "words" or has_role(leaf.argument, "steps")]
+    lines = {leaf: None for leaf in (*named, *others) if not has_role(leaf.argument, "prose")}
     return [leaf for leaf in lines if may_run(leaf.text.split(" ")[0])]
 
 
@@ -431,7 +434,7 @@ def _read_page_act(use: _Use, hosts: Sequence[tuple[str, Leaf]]) -> list[Effect]
 def _read_service_tool(use: _Use) -> list[Effect]:
     """Return what a tool does by its name and its arguments, one effect for each target among them."""
     name, leaves = use.name, use.leaves
-    by_name = [("instructs-agent", "shape")] if use.name.common == "spawn_agent" else _acts_by_name(name, leaves)
+    by_name = _acts_by_name(name, leaves)
     main = by_name[0][0]
     by_argument = [] if name.kind == "looks" else list(acts_by_argument(name, use.call.arguments, main))
     if any(act.kind == "looks" for act in by_argument):
@@ -459,8 +462,8 @@ def _read_texts(kinds: frozenset[str], leaves: Sequence[Leaf]) -> Iterator[Effec
 
 def _acts_by_name(name: ToolName, leaves: Sequence[Leaf]) -> list[tuple[str, str]]:
     """Return the kind and aim of a tool by its name, or by what the arguments come to where the name leaves it open."""
-    acts = [(name.kind, name.role)]
-    return _acts_by_shape(name, acts, leaves) if name.kind in OPEN_KINDS or name.kind == "approves-payment" else acts
+    acts = [("instructs-agent", "shape") if name.common == "spawn_agent" else (name.kind, name.role)]
+    return _acts_by_shape(name, acts, leaves) if acts[0][0] in OPEN_KINDS | {"approves-payment"} else acts
 
 
 def _acts_by_shape(name: ToolName, acts: list[tuple[str, str]], leaves: Sequence[Leaf]) -> list[tuple[str, str]]:

@@ -30,6 +30,8 @@ _MAX_SETTING_BITS = 64
 _CACHED_ARGUMENTS = 4096
 _INDEX = re.compile(r"\[\d+\]")
 _PAIR = re.compile(r"([\w.-]{2,40})[\"']?\s*[=:]\s*[\"']?([\w-]{1,20})")
+# How a text begins that is a document of settings, whatever its argument is called.
+_DOCUMENTS = ("{", "apiVersion:", "---\napiVersion:", "kind:")
 _LAST_WORD = re.compile(r"[^=:~\"' ]+$")
 
 ROLES: Mapping[str, frozenset[str]] = read_words("argument roles", "role")
@@ -164,28 +166,47 @@ def name_with_arguments(tool: str, leaves: Sequence[Leaf]) -> ToolName:
     that only names a thing may come to a tool that looks.
     """
     name = read_tool_name(tool)
-    is_open = name.kind in OPEN_KINDS
-    plain = [leaf for leaf in leaves if leaf.argument.isidentifier() and _STATED.fullmatch(leaf.text)]
-    plain = [leaf for leaf in plain if leaf.text not in METHODS or not has_role(leaf.argument, "method")]
-    roles = {"stated action", "action" if is_open else ""}
-    acts = [leaf.text for leaf in plain if roles & roles_of(leaf.argument)][:4]
-    things = [leaf.text for leaf in plain if has_role(leaf.argument, "object")][:4]
+    acts, things = _stated_words(name, leaves)
     if name.common or not (acts or things):
         return name
     own = split_server(tool)[1]
-    if acts and is_open and name.verb:
+    if acts and name.verb and name.kind in OPEN_KINDS:
         own = re.sub(name.verb, "", own, count=1, flags=re.IGNORECASE)
-    acts = [f"get {act}" if act.lower() in WORDS["looks as action"] else act for act in acts]
     stated = read_tool_name("_".join((*acts, "the", *things, own)).replace("/", "_"))
+    if stated.kind != "unknown-act" and _is_clearer(stated, name, tool, states_act=bool(acts)):
+        return stated
+    return name._replace(words=name.words | stated.words)
+
+
+def _stated_words(name: ToolName, leaves: Sequence[Leaf]) -> tuple[list[str], list[str]]:
+    """Return the actions and the things that the arguments of a tool name."""
+    plain = [leaf for leaf in leaves if leaf.argument.isidentifier() and _STATED.fullmatch(leaf.text)]
+    plain = [leaf for leaf in plain if _may_state(leaf, name)]
+    roles = {"stated action", "action" if name.kind in OPEN_KINDS else ""}
+    acts = [leaf.text for leaf in plain if roles & roles_of(leaf.argument)][:4]
+    things = [leaf.text for leaf in plain if has_role(leaf.argument, "object")][:4]
+    return [f"get {act}" if act.lower() in WORDS["looks as action"] else act for act in acts], things
+
+
+def _may_state(leaf: Leaf, name: ToolName) -> bool:
+    """Return whether a value may say what is done.
+
+    A command does where it acts, and the tool is called a thing: `Payments` with the command `execute_transfer`.
+    """
+    if leaf.argument == "command":
+        return name.at < 0 and bool(read_tool_name(leaf.text).verb)
+    return leaf.text not in METHODS or not has_role(leaf.argument, "method")
+
+
+def _is_clearer(stated: ToolName, name: ToolName, tool: str, *, states_act: bool) -> bool:
+    """Return whether the name with what the arguments state says more of the tool than the name alone."""
     more = KINDS[stated.kind].severity - KINDS[name.kind].severity
     first, *rest = tool_words(tool)[name.at :] or ("",)
     names_thing = name.at < 0 or (first in WORDS["acting noun"] and WORDS["product"].issuperset(rest))
-    is_thing = acts and names_thing and not name.known
+    is_thing = states_act and names_thing and not name.known
     # What `manage_file` does is only said by its arguments.
-    is_clearer = more > 0 or is_thing or (is_open and more == 0) or (name.verb in WORDS["anything"] and stated.verb)
-    if is_clearer and stated.kind != "unknown-act":
-        return stated
-    return name._replace(words=name.words | stated.words)
+    is_said = name.verb in WORDS["anything"] and bool(stated.verb)
+    return more > 0 or is_thing or is_said or (name.kind in OPEN_KINDS and more == 0)
 
 
 class ArgumentSetting(NamedTuple):
@@ -344,7 +365,7 @@ def _settings_in_text(path: str, value: str) -> Iterator[ArgumentSetting]:
     if is_short:
         yield ArgumentSetting(path, _setting_name(path), value)
     states_pairs = is_short and ("=" in value or (":" in value and not has_role(path, "prose")))
-    if value[:1] == "{" or states_pairs or has_role(path, "document"):
+    if value.startswith(_DOCUMENTS) or states_pairs or has_role(path, "document"):
         for match in islice(_PAIR.finditer(value[:_MAX_DOCUMENT]), _MAX_SCALARS):
             yield ArgumentSetting(path, match[1], match[2])
 

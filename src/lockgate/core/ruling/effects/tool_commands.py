@@ -9,7 +9,7 @@ and path.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
@@ -81,24 +81,41 @@ def command_of(tool: str, arguments: Mapping[str, object]) -> ToolCommand | None
         return None
     given = list(islice(_given(arguments), _MAX_ARGUMENTS))
     given.sort(key=lambda pair: (_rank(pair[0]), has_role(pair[0], "command arguments")))
-    said = tuple(
-        word for key, value in given if key.lower() in ROLES["command word"] for word in _words(value)[:_MAX_WORDS]
-    )
-    programs = [value for key, value in given if has_role(key, "program") and commands_of_program(value) is not None]
+    said = _all_words(value for key, value in given if key.lower() in ROLES["command word"])
     # `run_process` with a program runs that.
     is_run = not WORDS["runs"].isdisjoint((read_tool_name(tool).verb, *said))
-    name = programs[0] if programs and is_run else "_".join((*programs[:1], tool))
+    name = _name_with_program(tool, given, is_run=is_run)
     head = _find_head(name, ())
-    line = " ".join(value for key, value in given if _rank(key) == _LINE)
-    # `gh` with the action `run` runs its line, where that begins with a command of it.
-    if head is None or head.is_known or not (is_run and find_row(head.line, line.split())[1]):
-        things = tuple(word for key, value in given if has_role(key, "object") for word in _words(value)[:_MAX_WORDS])
-        head = _find_head(name, said, things)
+    if head is not None and is_run and (line := _own_line(head, tool, given)) is not None:
+        return line
+    head = _find_head(name, said, _all_words(value for key, value in given if has_role(key, "object")))
     return _command(head, given) if head is not None else None
+
+
+def _own_line(head: ToolCommand, tool: str, given: Sequence[tuple[str, str]]) -> ToolCommand | None:
+    """Return the line that the arguments make, where that begins with a command of the program.
+
+    `gh` with the action `run` runs it, and so does the tool `run` of a server `gh` that gets nothing else.
+    """
+    lines, program = [value for key, value in given if _rank(key) == _LINE], head.line.partition(" ")[0]
+    is_all = tool_words(tool) == ("run",) and len(lines) == len(given)
+    if (head.is_known and not is_all) or not find_row(program, " ".join(lines).split())[1]:
+        return None
+    return _command(ToolCommand(program, False, False), given)._replace(is_known=True, is_whole=True)
+
+
+def _name_with_program(tool: str, given: Sequence[tuple[str, str]], *, is_run: bool) -> str:
+    """Return the program that an argument names, where the tool only runs it, or the tool's name behind it."""
+    programs = [value for key, value in given if has_role(key, "program") and commands_of_program(value) is not None]
+    return programs[0] if programs and is_run else "_".join((*programs[:1], tool))
 
 
 def _words(text: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(text)]
+
+
+def _all_words(values: Iterable[str]) -> tuple[str, ...]:
+    return tuple(word for value in values for word in _words(value)[:_MAX_WORDS])
 
 
 def _programs_in(tool: str) -> Iterator[tuple[str, list[str], bool]]:
@@ -137,9 +154,13 @@ def _head(program: str, rest: Sequence[str], things: Sequence[str], *, is_sure: 
     is_other = not _LOOKS.isdisjoint(left) or (is_sure and left[:1] == rest[:1])
     if len(_key_words(key)) > len(service) and not (left and is_other):
         return ToolCommand(f"{name} {key}", True, not left)
+    return _unknown_head(name, service, rest, is_sure=is_sure)
+
+
+def _unknown_head(name: str, service: Sequence[str], rest: Sequence[str], *, is_sure: bool) -> ToolCommand | None:
+    """Return the beginning of a command that no row knows: as the service would be told, or as it stands."""
     if service and (len(rest) > 1 or not GROUPS["TAKES"].issuperset(rest)):
         return ToolCommand(" ".join((name, "s3api" if service == ["s3"] else service[0], "-".join(rest))), False, False)
-    # What no row knows is read as it stands.
     return ToolCommand(" ".join((name, *rest)), False, False) if is_sure and not service else None
 
 
@@ -163,13 +184,13 @@ def _command(head: ToolCommand, given: Sequence[tuple[str, str]]) -> ToolCommand
     installs = not WORDS["installs"].isdisjoint(words)
     options, operands, lines = list[str](), list[str](), list[str]()
     for key, value in given:
-        rank, is_text = _rank(key), has_role(key, "prose") or len(value) > _MAX_VALUE or "\n" in value
+        rank, is_text = _rank(key), _is_text(key, value)
         if rank == _LINE:
             lines.append(value)
         elif rank or not used.issuperset(map(_normal, _words(value))):
             is_option = not value or is_text or (row is not None and _option(key) in row.options)
             if is_option:
-                options.append(quote_word(f"{_option(key)}={value[:_MAX_VALUE]}") if value else _option(key))
+                options.append(_option(key, value))
             if not is_option or rank == _LAST or (installs and not is_text and has_role(key, "package")):
                 operands.append(quote_word(value))
     line = " ".join(lines).strip().removeprefix(program + " ")
@@ -203,8 +224,13 @@ def _rank(key: str) -> int:
     return next((rank for rank, role in _RANKS if has_role(key, role) and (rank or key.lower() in ROLES[role])), 1)
 
 
-def _option(key: str) -> str:
-    return f"-{key}" if len(key) == 1 else "--" + "-".join(_words(key) or [key])
+def _is_text(key: str, value: str) -> bool:
+    return has_role(key, "prose") or len(value) > _MAX_VALUE or "\n" in value
+
+
+def _option(key: str, value: str = "") -> str:
+    option = f"-{key}" if len(key) == 1 else "--" + "-".join(_words(key) or [key])
+    return quote_word(f"{option}={value[:_MAX_VALUE]}") if value else option
 
 
 # REST requests
@@ -224,8 +250,16 @@ def rest_request(tool: str, leaves: Sequence[Leaf]) -> tuple[str, Leaf] | None:
         return None
     addresses = (leaf for leaf in leaves if "address" in roles_of(leaf.argument) and _ADDRESS.match(leaf.text))
     address = next(addresses, None)
-    name = name_of_request(method, address.text) if address is not None else ""
-    return (name, address) if name and address is not None else None
+    if address is None:
+        return None
+    name = name_of_request(method, _with_operation(address.text, leaves))
+    return (name, address) if name else None
+
+
+def _with_operation(address: str, leaves: Sequence[Leaf]) -> str:
+    """Return an address with what a header says is done there: `X-Amz-Target: CloudTrail_20131101.StopLogging`."""
+    stated = [leaf.text for leaf in leaves if has_role(leaf.argument, "operation") and "." in leaf.text]
+    return f"{address.rstrip('/')}/?Action={stated[0].rpartition('.')[2]}" if stated else address
 
 
 def name_of_request(method: str, address: str) -> str:
@@ -238,6 +272,11 @@ def name_of_request(method: str, address: str) -> str:
         return ""
     if action := _ACTION.search(path):
         return f"{host.partition('.')[0]}_{action[1]}"[:MAX_NAME]
+    return "_".join(_words_of_path(verb, path))[:MAX_NAME].translate(_SEPARATORS)
+
+
+def _words_of_path(verb: str, path: str) -> list[str]:
+    """Return the words of a path behind the verb, or behind the last of them where that says what is done."""
     path, _, query = path.partition("?")
     # A query may name the thing: `?publicAccessBlock`.
     things = query.split("&") if verb != "get" else []
@@ -245,11 +284,9 @@ def name_of_request(method: str, address: str) -> str:
     named = [segment for segment in segments if _SEGMENT.fullmatch(segment)]
     if verb == "get":
         # A page may be about a `secret-santa`, and where many are asked for these are only listed.
-        words = ["list" if path.rstrip("/").endswith("s") else "get", *filter(str.isalpha, named)]
-    else:
-        # `POST …/stop` stops.
-        words = [*named[-1:], *named[:-1]] if SURE_VERBS.issuperset(named[-1:]) and named else [verb, *named]
-    return "_".join(words)[:MAX_NAME].translate(_SEPARATORS)
+        return ["list" if path.rstrip("/").endswith("s") else "get", *filter(str.isalpha, named)]
+    # `POST …/stop` stops.
+    return [*named[-1:], *named[:-1]] if SURE_VERBS.issuperset(named[-1:]) and named else [verb, *named]
 
 
 def kinds_of_request(name: str, body: Mapping[str, object]) -> list[str]:

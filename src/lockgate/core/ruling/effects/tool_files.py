@@ -61,12 +61,15 @@ def _read_files(name: ToolName, leaves: Sequence[Leaf], project: Project) -> lis
     is_elsewhere = any(map(is_other_host, leaves))
     effects += (entry for entry in here if not is_elsewhere or entry.kind in _DOORS_ANYWHERE)
     others = [leaf for leaf in leaves if leaf not in named]
-    if access is Access.WRITE and name.verb == "download":
-        effects += (effect("downloads-file", leaf.text, argument=leaf.argument) for leaf in paths)
-        effects += (effect("requests", seen.target) for leaf in others for seen in find_hosts(leaf.text))
-    elif access is Access.WRITE:
-        effects += _read_contents(name, paths, others, project)
+    if access is Access.WRITE:
+        read = _read_download if name.verb == "download" else _read_contents
+        effects += read(name, paths, others, project)
     return effects
+
+
+def _read_download(_: ToolName, paths: Sequence[Leaf], leaves: Sequence[Leaf], __: Project) -> Iterator[Effect]:
+    yield from (effect("downloads-file", leaf.text, argument=leaf.argument) for leaf in paths)
+    yield from (effect("requests", seen.target) for leaf in leaves for seen in find_hosts(leaf.text))
 
 
 def is_other_host(leaf: Leaf) -> bool:
@@ -81,7 +84,9 @@ def _read_elsewhere(name: ToolName, access: Access, leaves: Sequence[Leaf]) -> I
         host = text if is_host else _host_of(text) if is_path_name(leaf.argument) else ""
         if host and not is_local_host(host.partition(":")[0]):
             is_read = _access_of(leaf, access, name) is Access.READ
-            kind = "requests" if is_read else "deletes-record" if access is Access.DELETE else "sends-data"
+            # As `aws s3 rm` is read.
+            deletes = "deletes-data" if "://" in text else "deletes-record"
+            kind = "requests" if is_read else deletes if access is Access.DELETE else "sends-data"
             yield effect(kind, host_from_value(leaf.text) or host, argument=leaf.argument, span=(0, len(leaf.text)))
 
 
@@ -126,11 +131,15 @@ def _direction(name: ToolName, leaves: Sequence[Leaf]) -> Access | None:
     if saves or name.common == "write":
         return Access.WRITE if _VIEWS.isdisjoint(leaves) else Access.READ
     if name.verb in _DELETES:
-        # The folders of a mail tool are full of mail.
-        is_file = not name.has("mail folder") or any(leaf.text.startswith(("/", "~")) for leaf in leaves)
-        return Access.DELETE if name.has("file") and is_file else None
+        return Access.DELETE if _works_on_files(name, leaves) else None
     writes = name.has("file") and name.verb in WORDS["writes file"] | _MOVES
     return Access.WRITE if writes or _edits_by_arguments(name, leaves) else None
+
+
+def _works_on_files(name: ToolName, leaves: Sequence[Leaf]) -> bool:
+    # The folders of a mail tool are full of mail.
+    is_file = not name.has("mail folder") or any(leaf.text.startswith(("/", "~")) for leaf in leaves)
+    return name.has("file") and is_file
 
 
 def _edits_by_arguments(name: ToolName, leaves: Sequence[Leaf]) -> bool:
@@ -156,10 +165,7 @@ def _access(leaf: Leaf, access: Access, project: Project) -> Effect:
 
 
 def _read_contents(name: ToolName, paths: Sequence[Leaf], leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
-    """Yield what the written text does, and note it for later calls that run the file.
-
-    Where the file is written into a hosted repository, it is pushed as well.
-    """
+    """Yield what the written text does, and note it for later calls that run the file."""
     adds = not (name.words | {leaf.text[:_MAX_ADDRESS].lower() for leaf in leaves}).isdisjoint(_ADDS)
     old = {_place(leaf): leaf.text for leaf in leaves if "old text" in roles_of(leaf.argument)}
     beside = {_place(leaf): leaf.text for leaf in paths}
@@ -175,6 +181,11 @@ def _read_contents(name: ToolName, paths: Sequence[Leaf], leaves: Sequence[Leaf]
     if len(paths) == 2 and not name.words.isdisjoint(_COPIES):
         # What is moved is found at its new place.
         project.note_change(paths[1].text, None, link=paths[0].text)
+    yield from _read_push(leaves)
+
+
+def _read_push(leaves: Sequence[Leaf]) -> Iterator[Effect]:
+    """Yield that a file which is written into a hosted repository is pushed as well."""
     named = {leaf.argument: leaf.text for leaf in leaves if leaf.argument in ("owner", "repo", "repository")}
     if repository := named.get("repo") or named.get("repository"):
         yield effect("pushes", f"{named['owner']}/{repository}" if "owner" in named else repository, argument="repo")
