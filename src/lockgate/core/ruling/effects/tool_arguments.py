@@ -180,8 +180,10 @@ def name_with_arguments(tool: str, leaves: Sequence[Leaf]) -> ToolName:
 
 def _stated_words(name: ToolName, leaves: Sequence[Leaf]) -> tuple[list[str], list[str]]:
     """Return the actions and the things that the arguments of a tool name."""
-    plain = [leaf for leaf in leaves if leaf.argument.isidentifier() and _STATED.fullmatch(leaf.text)]
-    plain = [leaf for leaf in plain if _may_state(leaf, name)]
+    # A list of steps says what an open name does by the actions in it.
+    of_steps = (".action", ".op", ".operation") if name.kind in OPEN_KINDS else ()
+    plain = [leaf for leaf in leaves if leaf.argument.isidentifier() or leaf.argument.endswith(of_steps)]
+    plain = [leaf for leaf in plain if _STATED.fullmatch(leaf.text) and _may_state(leaf, name)]
     roles = {"stated action", "action" if name.kind in OPEN_KINDS else ""}
     acts = [leaf.text for leaf in plain if roles & roles_of(leaf.argument)][:4]
     things = [leaf.text for leaf in plain if has_role(leaf.argument, "object")][:4]
