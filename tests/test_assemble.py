@@ -47,9 +47,6 @@ class Workshop:
 
 @pytest.fixture
 def workshop(scanner: Scanner, monkeypatch: pytest.MonkeyPatch) -> Workshop:
-    # Ready before the compiler is replaced: what is not would be compiled by itself, and wait for itself.
-    for patterns in (scanner._main, scanner._cues):
-        patterns.make_ready()
     workshop = Workshop(scanner)
 
     def counted(rules: Sequence[Rule], cache: SealedCache | None) -> Scanner:

@@ -17,7 +17,7 @@ MCP annotations are asked afterwards. They can raise the risk, and never lower i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -32,21 +32,16 @@ CACHED_NAMES = 4096
 EFFECTS, TABLE = "lockgate.core.ruling.effects", "tools.tbl"
 
 
-def tool_rows(section: str, *columns: str) -> Sequence[tuple[str, ...]]:
-    """Return the rows of one section of the table."""
-    return read_table(EFFECTS, TABLE, section, columns)
-
-
 def read_words(section: str, title: str) -> dict[str, frozenset[str]]:
     """Return the words of one section by their sort; rows of one sort count together."""
     words: dict[str, frozenset[str]] = {}
-    for sort, row in tool_rows(section, title, "words"):
+    for sort, row in read_table(EFFECTS, TABLE, section, (title, "words")):
         words[sort] = words.get(sort, frozenset()) | frozenset(row.split())
     return words
 
 
 def _word_sets(section: str) -> tuple[frozenset[str], ...]:
-    return tuple(frozenset(words.split()) for (words,) in tool_rows(section, "words"))
+    return tuple(frozenset(words.split()) for (words,) in read_table(EFFECTS, TABLE, section, ("words",)))
 
 
 # Acting verbs and nouns, grouped by what people say for one another. A verb may stand in several groups.
@@ -68,6 +63,7 @@ _JOINS = WORDS["joins"]
 # Where the address is an argument, the answer is not the only thing that travels. Name lookups count: a host name
 # reaches the name server of the domain's owner.
 _ADDRESSES = WORDS["address"]
+_MANY_ADDRESSES = frozenset(f"{word}s" for word in _ADDRESSES)
 NOUNS = frozenset().union(*OBJECT_CLASSES) | WORDS["noun"]
 # Product names that read as orders or as other words once camelCase has been split.
 _BRANDS = {(pair.partition("+")[0], pair.partition("+")[2]): pair.replace("+", "") for pair in WORDS["brand"]}
@@ -75,7 +71,7 @@ _BRANDS = {(pair.partition("+")[0], pair.partition("+")[2]): pair.replace("+", "
 _REQUESTS = {(act, word): f"{act[0]}r" for act in ("pull", "merge") for word in ("request", "requests")}
 _TRANSLATIONS = {
     word: english
-    for _, english, words in tool_rows("translations", "language", "english", "words")
+    for _, english, words in read_table(EFFECTS, TABLE, "translations", ("language", "english", "words"))
     for word in words.split()
 }
 _ENGLISH = frozenset(_TRANSLATIONS.values()) | VERBS | WORDS["plain english"] | WORDS["no object"] | _JOINS
@@ -195,8 +191,8 @@ class Act(NamedTuple):
 
 
 ACTS = tuple(
-    Act(read_alternatives(verbs, GROUPS).words or frozenset({""}), read_alternatives(words, {}), kind, role)
-    for verbs, words, kind, role in tool_rows("acts", "verbs", "words", "kind", "target")
+    Act(read_alternatives(verbs, GROUPS).words, read_alternatives(words, {}), kind, role)
+    for verbs, words, kind, role in read_table(EFFECTS, TABLE, "acts", ("verbs", "words", "kind", "target"))
 )
 # Verbs of the rows that no class of verbs has: they act all the same.
 _MORE_VERBS = frozenset[str]().union(*(act.verbs for act in ACTS)) - VERBS
@@ -227,7 +223,9 @@ class _KnownTool(NamedTuple):
 
 _CATALOGUE: dict[str, _KnownTool] = {
     name: _KnownTool(Risk(risk), common.strip("-"), what, own == "own")
-    for common, risk, own, what, names in tool_rows("known tools", "common name", "risk", "own", "what", "names")
+    for common, risk, own, what, names in read_table(
+        EFFECTS, TABLE, "known tools", ("common name", "risk", "own", "what", "names")
+    )
     for name in names.split()
 }
 
@@ -282,28 +280,26 @@ def _read_name(name: str) -> ToolName:
     joined = _join_words(words, _REQUESTS)
     all_words = frozenset((*words, *joined)) | frozenset(map(singular, words))
     looks, acting, at = _judge_words(words)
-    verbs = (*_acting_words(joined), *filter(_MORE_VERBS.__contains__, joined))
+    verbs = _verbs_of(joined)
     # A name with odd characters may only look like a harmless one, and a half-translated one hides the rest.
     is_plain = _PLAIN.fullmatch(name) is not None
     known = _find_known_tool(name, own) if is_plain else None
     if known is not None:
         looks = known.risk is Risk.LOW
     elif "visit" not in acting:
-        looks = looks or _shows_information(words, verbs)
+        looks = looks or _shows_information(name, words, verbs)
     if not is_plain or (own != words and not _ENGLISH.issuperset(frozenset(own).intersection(words))):
         looks = False
     what, common = (known.what, known.common_name) if known is not None else ("", "")
     if looks:
-        kind = "reads-secret" if _has_secret_key(all_words) else "looks"
-        return ToolName(all_words, "", kind, at=at, known=what, common=common)
-    verb, act = gravest_act(verbs or ("",), all_words)
+        return ToolName(all_words, "", _kind_of_look(all_words), at=at, known=what, common=common)
+    verb, act = gravest_act(verbs, all_words) if verbs else ("", _act_without_verb(all_words))
     kind = "unknown-act" if act.kind == "looks" and not is_plain else act.kind
     return ToolName(all_words, verb, kind, act.role, acting, at, what, common)
 
 
-def _has_secret_key(words: frozenset[str]) -> bool:
-    # A list of keys has their names.
-    return "key" in words and "list" not in words and not WORDS["secret key"].isdisjoint(words)
+def _kind_of_look(words: frozenset[str]) -> str:
+    return "reads-secret" if "key" in words and not WORDS["secret key"].isdisjoint(words) else "looks"
 
 
 def _acting_words(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -312,11 +308,29 @@ def _acting_words(words: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(sure or likely or [word for word in words if word in WORDS["acting noun"]]))
 
 
-def _shows_information(words: tuple[str, ...], verbs: tuple[str, ...]) -> bool:
+def _verbs_of(words: tuple[str, ...]) -> tuple[str, ...]:
+    verbs = (*_acting_words(words), *(word for word in words if word in _MORE_VERBS))
+    if "draft" in words:
+        return tuple(verb for verb in verbs if verb not in WORDS["writes message"]) or ("draft",)
+    # Behind a verb that keeps records these are things: `upsert_contact` writes to no one.
+    others = tuple(verb for verb in verbs if verb not in ("contact", "phone"))
+    return others if not WORDS["keeps"].isdisjoint(others) else verbs
+
+
+def _shows_information(name: str, words: tuple[str, ...], verbs: tuple[str, ...]) -> bool:
+    # Another server's tool of a host's name is not the host's.
+    if not split_server(name)[0] and "_".join(words) in WORDS["shows only"]:
+        return True
     # A message is a thing where the name ends with which ones are looked at: `mail_latest`.
     if words[-1:] in (("latest",), ("recent",), ("unread",)) and verbs and WORDS["message"].issuperset(verbs):
         return True
     return bool(words) and words[-1] in WORDS["information"] and WORDS["mostly thing"].issuperset(verbs)
+
+
+def _act_without_verb(words: frozenset[str]) -> Act:
+    if not WORDS["named secret"].isdisjoint(words):
+        return _NOTHING_KNOWN._replace(kind="reads-secret")
+    return _NOTHING_KNOWN if WORDS["named address"].isdisjoint(words) else _NOTHING_KNOWN._replace(kind="requests")
 
 
 def _first_verb(words: tuple[str, ...]) -> tuple[int, str]:
@@ -355,13 +369,10 @@ def _judge_look(words: tuple[str, ...], look: str, rest: tuple[str, ...]) -> tup
     """Return whether looking is harmless: at no address, no secret, and not vaguely at a thing we do not know."""
     if look == "count":
         return True, ()
-    # Searching the whole web asks one provider; searching a site may ask the site. A list of addresses asks none.
-    addresses = _ADDRESSES - {"web", "internet"} if look in ("search", "find") else _ADDRESSES
-    asked = words if look in WORDS["looks over many"] else (*words, *map(singular, words))
-    if not addresses.isdisjoint(asked):
+    if any(_is_address(word, look) for word in words):
         return False, ("visit",)
-    # A list of secrets has their names, and a description of one what it is for.
-    listed = WORDS["listed by name"].intersection(rest if look in WORDS["names only"] else ())
+    # A list of secrets has their names.
+    listed = WORDS["listed by name"].intersection(rest if look == "list" else ())
     secrets = WORDS["secret"] - (WORDS["listed by name"] if listed else frozenset())
     if not secrets.isdisjoint(words):
         return False, ()
@@ -384,6 +395,13 @@ def _joined_act(words: tuple[str, ...], at: int) -> str:
     return ""
 
 
+def _is_address(word: str, look: str) -> bool:
+    if word in _MANY_ADDRESSES:
+        return look not in WORDS["looks over many"]
+    # Searching the whole web asks one provider; searching a site may ask the site.
+    return word in _ADDRESSES and not (look in ("search", "find") and word in ("web", "internet"))
+
+
 # Risk.
 
 
@@ -400,7 +418,10 @@ def _policy_name_forms(additional: frozenset[str]) -> frozenset[str]:
     )
 
 
-_HINTS = [(hint, raises == "true", kind) for hint, raises, kind in tool_rows("hints", "hint", "raises", "kind")]
+_HINTS = [
+    (hint, raises == "true", kind)
+    for hint, raises, kind in read_table(EFFECTS, TABLE, "hints", ("hint", "raises", "kind"))
+]
 _TYPES_OF_HINTS = {"title": str, "idempotenthint": bool} | {hint: bool for hint, _, _ in _HINTS}
 
 
@@ -446,7 +467,9 @@ def explain_risk(name: str) -> str:
 
 # What a text that asks for a tool would say.
 
-_COMMON_INTENT = {name: words for name, *words in tool_rows("common intents", "common name", "verb", "thing")}
+_COMMON_INTENT = {
+    name: words for name, *words in read_table(EFFECTS, TABLE, "common intents", ("common name", "verb", "thing"))
+}
 
 
 class ToolIntent(NamedTuple):

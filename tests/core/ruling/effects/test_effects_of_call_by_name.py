@@ -77,12 +77,6 @@ def test_a_device_is_told_its_action_as_a_service() -> None:
     assert kinds("call_service", domain="lock", service="unlock")[0][0] == "grants-access"
 
 
-def test_a_list_of_steps_does_what_its_actions_say() -> None:
-    steps = [{"device": "lock.front_door", "action": "unlock"}, {"device": "alarm.main", "action": "disarm"}]
-    assert {kind for kind, _ in kinds("hub_schedule", at="14:00", actions=steps)} == {"disables-check"}
-    assert kinds("batch", ops=[{"op": "delete_user", "id": "eve"}])[0][0] == "changes-login"
-
-
 def test_a_state_says_what_is_done() -> None:
     assert kinds("lock.schedule", entity="front_door", state="unlocked")[0][0] == "grants-access"
     assert kinds("garage_door", state="open")[0][0] == "grants-access"

@@ -35,11 +35,11 @@ from lockgate.core.ruling.effects.tool_arguments import (
     joined_values,
     leaf_name,
     name_parts,
-    name_with_arguments,
     quote_word,
     roles_of,
 )
 from lockgate.core.ruling.effects.tool_commands import (
+    METHODS,
     ToolCommand,
     command_of,
     kinds_of_request,
@@ -63,6 +63,7 @@ from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import (
     WORDS,
     ToolName,
+    gravest_act,
     kind_by_annotations,
     read_tool_name,
 )
@@ -72,7 +73,10 @@ MAX_LEAVES_READ = 1000
 _MAX_TARGET = 200
 _LENGTHS = range(1, _MAX_TARGET + 1)
 _MAX_TARGETS = 40
+_MAX_ACTION = 40
 _RUNS = WORDS["runs"]
+_WRAPPER = frozenset(("command", "command arguments", "beside a command"))
+_OTHER_SEEDS = frozenset("read write glob grep web_fetch".split())
 _PLAIN_SHELL = frozenset("command description timeout run_in_background".split())
 # Tools that do no more than they are given to run.
 _RUN_KINDS = frozenset("unknown-act computes runs-project-task".split())
@@ -175,7 +179,7 @@ def _read_call(call: ToolCall, leaves: Sequence[Leaf] | None, project: Project, 
         effects = read_command(command, "command", project, activity)
         return effects + _known_secrets([Leaf("command", command)], effects, activity)
     leaves = flatten_arguments(call.arguments)[0] if leaves is None else leaves
-    return _read_tool(_Use(call, name_with_arguments(call.tool, leaves), leaves, project, activity))
+    return _read_tool(_Use(call, name, leaves, project, activity))
 
 
 def _known_secrets(
@@ -207,7 +211,7 @@ def _read_tool(use: _Use) -> list[Effect]:
     if len(use.leaves) > MAX_LEAVES_READ:
         own.insert(0, effect("unreadable", certainty=Certainty.GUESS))
         use = use._replace(leaves=use.leaves[:MAX_LEAVES_READ])
-    commands = _command_lines(use)
+    commands = _command_lines(use) if use.name.common not in _OTHER_SEEDS else []
     effects = _read_run(use, commands)
     is_local = effects is not None
     if use.project.named is not None and (is_local or commands or use.name.verb in _RUNS):
@@ -315,13 +319,22 @@ def _decides(command: ToolCommand, read: Sequence[Effect], name: ToolName, effec
 def _read_run(use: _Use, commands: Sequence[Leaf]) -> list[Effect] | None:
     """Return what a shell, an interpreter or a database runs; None for a tool that is none of these."""
     name, leaves = use.name, use.leaves
-    is_given = any(roles_of(leaf.argument) & {"command", "command arguments"} for leaf in commands)
-    if name.common == "bash" or (is_given and (name.kind in _RUN_KINDS or name.has("shell"))):
+    if name.common == "bash" or (commands and (name.kind in _RUN_KINDS or name.has("shell"))):
         return _read_commands(use, commands)
+    if commands and (effects := _read_wrapper(use, commands)):
+        return effects
     if name.has("code") and (name.verb in _RUNS or not name.verb) and (code := _read_values(use, "code")):
         return code
     is_database = name.has("database") or any("sql" in name_parts(leaf.argument) for leaf in leaves)
     return (_read_values(use, "query") if is_database else []) or None
+
+
+def _read_wrapper(use: _Use, commands: Sequence[Leaf]) -> list[Effect]:
+    """Return what a call with nothing but a command does; nothing where no row knows it: the name may say more."""
+    if any(_WRAPPER.isdisjoint(roles_of(leaf.argument)) for leaf in use.leaves):
+        return []
+    effects = _read_commands(use, commands)
+    return effects if any(entry.kind not in _NOT_KNOWN for entry in effects) else []
 
 
 def _command_lines(use: _Use) -> list[Leaf]:
@@ -330,18 +343,12 @@ def _command_lines(use: _Use) -> list[Leaf]:
     words = list(joined_values(use.leaves, "command arguments"))
     commands = list(joined_values(use.leaves, "command"))
     is_shell = is_bash or ((name.verb in _RUNS or name.has("shell")) and not name.has("code"))
-    # `git` with its own words as arguments is read as a command of git.
-    is_program = not (is_bash or _is_other_shell(name)) and command_of(use.call.tool, use.call.arguments) is not None
-    if commands and (is_shell or words) and not is_program:
+    if commands and (is_shell or words):
         return [Leaf(leaf.argument, " ".join(part.text for part in (leaf, *words))) for leaf in commands]
-    return words if is_bash else _lines_that_run(use.leaves, [*commands, *words])
-
-
-def _lines_that_run(leaves: Sequence[Leaf], named: Sequence[Leaf]) -> list[Leaf]:
-    """Return the values that begin with a program, of those named as commands and of all lists and steps."""
-    others = [leaf for leaf in joined_values(leaves, "") if leaf.how == "words" or has_role(leaf.argument, "steps")]
-    lines = {leaf: None for leaf in (*named, *others) if not has_role(leaf.argument, "prose")}
-    return [leaf for leaf in lines if may_run(leaf.text.split(" ")[0])]
+    # `git` with its own words as arguments is read as a command of git.
+    if is_bash or command_of(use.call.tool, use.call.arguments) is not None:
+        return words if is_bash else []
+    return [leaf for leaf in (*commands, *words) if leaf.how == "words" and may_run(leaf.text.split(" ")[0])]
 
 
 def _read_commands(use: _Use, commands: Sequence[Leaf]) -> list[Effect]:
@@ -416,16 +423,18 @@ def _requests(leaves: Sequence[Leaf], hosts: Sequence[tuple[str, Leaf]], *, send
 
 
 def _read_page_act(use: _Use, hosts: Sequence[tuple[str, Leaf]]) -> list[Effect] | None:
-    if (use.name.verb == "evaluate" or use.name.verb in _RUNS) and (code := _read_values(use, "code")):
+    actions = frozenset(leaf.text.lower() for leaf in use.leaves if has_role(leaf.argument, "action"))
+    act = use.name._replace(words=use.name.words | actions)
+    if (act.verb == "evaluate" or act.verb in _RUNS) and (code := _read_values(use, "code")):
         return code
-    if use.name.has("types into page"):
+    if act.has("types into page"):
         sent = _requests(use.leaves, hosts, sends=True) or [effect("sends-data")]
         return [*sent, *find_secret_files(use.leaves, use.project, sends=True)]
     if hosts:
         return _requests((), hosts)
-    if use.name.has("acts on page"):
+    if act.has("acts on page"):
         return [effect("unknown-act")]
-    return [effect("looks")] if use.name.has("looks at page") else None
+    return [effect("looks")] if act.has("looks at page") else None
 
 
 # All other tools, by their name and their arguments.
@@ -434,18 +443,17 @@ def _read_page_act(use: _Use, hosts: Sequence[tuple[str, Leaf]]) -> list[Effect]
 def _read_service_tool(use: _Use) -> list[Effect]:
     """Return what a tool does by its name and its arguments, one effect for each target among them."""
     name, leaves = use.name, use.leaves
-    by_name = _acts_by_name(name, leaves)
+    by_name = [("instructs-agent", "shape")] if use.name.common == "spawn_agent" else _acts_by_name(name, leaves)
     main = by_name[0][0]
     by_argument = [] if name.kind == "looks" else list(acts_by_argument(name, use.call.arguments, main))
     if any(act.kind == "looks" for act in by_argument):
         return [effect("looks")]
-    effects = [effect(act.kind, act.target, argument=act.setting.argument) for act in by_argument if act.target]
-    untargeted = dict.fromkeys((act.kind, act.role) for act in by_argument if not act.target)
-    effects += [entry for kind, role in untargeted for entry in _aimed(kind, role, leaves, name)]
-    if main in OPEN_KINDS and _gravest(effects) >= KINDS[main].severity:
+    gravest = max((KINDS[act.kind].severity for act in by_argument), default=-1)
+    if main in OPEN_KINDS and gravest >= KINDS[main].severity:
         by_name = by_name[1:]
-    acts = dict.fromkeys([*by_name, *untargeted])
-    effects = [*(entry for kind, role in by_name for entry in _aimed(kind, role, leaves, name)), *effects]
+    effects = [effect(act.kind, act.target, argument=act.setting.argument) for act in by_argument if act.target]
+    acts = dict.fromkeys([*by_name, *((act.kind, act.role) for act in by_argument if not act.target)])
+    effects += [entry for kind, role in acts for entry in _aimed(kind, role, leaves, name)]
     kinds = frozenset(kind for kind, _ in acts)
     effects += find_secret_files(leaves, use.project, sends=not _SENDS.isdisjoint(kinds))
     return [*effects, *_read_texts(kinds, leaves)]
@@ -462,8 +470,23 @@ def _read_texts(kinds: frozenset[str], leaves: Sequence[Leaf]) -> Iterator[Effec
 
 def _acts_by_name(name: ToolName, leaves: Sequence[Leaf]) -> list[tuple[str, str]]:
     """Return the kind and aim of a tool by its name, or by what the arguments come to where the name leaves it open."""
-    acts = [("instructs-agent", "shape") if name.common == "spawn_agent" else (name.kind, name.role)]
-    return _acts_by_shape(name, acts, leaves) if acts[0][0] in OPEN_KINDS | {"approves-payment"} else acts
+    if name.kind not in OPEN_KINDS:
+        acts = [(name.kind, name.role)]
+        return _acts_by_shape(name, acts, leaves) if name.kind == "approves-payment" else acts
+    return _acts_by_shape(name, [_stated_act(name, leaves) or (name.kind, name.role)], leaves)
+
+
+def _stated_act(name: ToolName, leaves: Sequence[Leaf]) -> tuple[str, str] | None:
+    """Return the act that arguments name as an action or a state; some hosts call one a service: `lock.unlock`."""
+    roles = {"action", "service"} if name.verb in ("call", "") else {"action"}
+    texts = [leaf.text for leaf in leaves if not roles.isdisjoint(roles_of(leaf.argument))][:4]
+    stated = [read_tool_name(text) for text in texts if len(text) <= _MAX_ACTION]
+    verbs = [verb for action in stated for verb in (*action.acting, action.verb) if verb]
+    words = name.words.union(*(action.words for action in stated)) - {name.verb}
+    act = gravest_act(verbs, words)[1] if verbs and METHODS.isdisjoint(texts) else None
+    if act is None or act.kind == "unknown-act" or KINDS[act.kind].severity < KINDS[name.kind].severity:
+        return None
+    return act.kind, act.role
 
 
 def _acts_by_shape(name: ToolName, acts: list[tuple[str, str]], leaves: Sequence[Leaf]) -> list[tuple[str, str]]:

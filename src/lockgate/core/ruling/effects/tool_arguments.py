@@ -9,19 +9,8 @@ from itertools import islice
 from typing import NamedTuple
 
 from lockgate.core.ruling.arguments import Leaf, argument_words
-from lockgate.core.ruling.effects.effect import KINDS
-from lockgate.core.ruling.tool_risk import (
-    GROUPS,
-    WORDS,
-    Alternatives,
-    ToolName,
-    read_alternatives,
-    read_tool_name,
-    read_words,
-    split_server,
-    tool_rows,
-    tool_words,
-)
+from lockgate.core.ruling.tool_risk import EFFECTS, GROUPS, TABLE, Alternatives, ToolName, read_alternatives, read_words
+from lockgate.core.tables import read_table
 
 _MAX_SCALARS = 500
 _MAX_SETTING_TEXT, _MAX_DOCUMENT = 200, 16_000
@@ -30,8 +19,6 @@ _MAX_SETTING_BITS = 64
 _CACHED_ARGUMENTS = 4096
 _INDEX = re.compile(r"\[\d+\]")
 _PAIR = re.compile(r"([\w.-]{2,40})[\"']?\s*[=:]\s*[\"']?([\w-]{1,20})")
-# How a text begins that is a document of settings, whatever its argument is called.
-_DOCUMENTS = ("{", "apiVersion:", "---\napiVersion:", "kind:")
 _LAST_WORD = re.compile(r"[^=:~\"' ]+$")
 
 ROLES: Mapping[str, frozenset[str]] = read_words("argument roles", "role")
@@ -41,6 +28,7 @@ _ROLES_OF_WORD = {
 }
 _IDS = frozenset("id ids uid uuid".split())
 _PLACES = tuple("path paths file files filename uri url destination source target dest folder directory".split())
+_BLANK = re.compile(r"\s")
 _MOST_PLACE = 4096
 
 
@@ -125,7 +113,7 @@ def is_place(leaf: Leaf) -> bool:
     """Return whether a value may be a path or an address: it is called one, or is a single word."""
     if is_content(leaf) or not 0 < len(leaf.text) <= _MOST_PLACE:
         return False
-    return names_place(leaf) or len(leaf.text.split()) <= 1
+    return names_place(leaf) or not _BLANK.search(leaf.text.strip())
 
 
 def names_place(leaf: Leaf) -> bool:
@@ -134,81 +122,22 @@ def names_place(leaf: Leaf) -> bool:
 
 
 def joined_values(leaves: Sequence[Leaf], role: str) -> Iterator[Leaf]:
-    """Yield the values of this role, or all; a list of words is one command line, marked by `how`."""
+    """Yield the values of this role, a list of words as one command line that is marked by `how`."""
     lists: dict[str, list[str]] = {}
     for leaf in leaves:
-        if role and role not in roles_of(leaf.argument):
+        if role not in roles_of(leaf.argument):
             continue
         if leaf.argument.endswith("]"):
             lists.setdefault(leaf.argument.rpartition("[")[0], []).append(leaf.text)
         else:
             yield leaf
     for argument, words in lists.items():
-        # A first item of several words is a line, and so are the others.
-        lines = words if " " in words[0] else [" ".join(map(quote_word, words))]
-        yield from (Leaf(argument, line, "words") for line in lines)
+        yield Leaf(argument, " ".join(map(quote_word, words)), "words")
 
 
 def quote_word(word: str) -> str:
     """Return a word as a shell takes it for one."""
     return word if re.fullmatch(r"[\w@%+=:,./-]+", word) else "'" + word.replace("'", "'\"'\"'") + "'"
-
-
-# The methods of requests are no actions: a request is named by its path as well.
-METHODS = frozenset("GET HEAD OPTIONS POST PUT PATCH DELETE".split())
-_STATED = re.compile(r"[A-Za-z][\w.:/-]{1,30}(?: [\w.:/-]{1,30})?")
-
-
-def name_with_arguments(tool: str, leaves: Sequence[Leaf]) -> ToolName:
-    """Return what a tool's name says together with the action and the thing that its arguments name.
-
-    `filesystem` with the action `delete` is read as `delete_filesystem`. A name that acts is never made lighter; one
-    that only names a thing may come to a tool that looks.
-    """
-    name = read_tool_name(tool)
-    acts, things = _stated_words(name, leaves)
-    if name.common or not (acts or things):
-        return name
-    own = split_server(tool)[1]
-    if acts and name.verb and name.kind in OPEN_KINDS:
-        own = re.sub(name.verb, "", own, count=1, flags=re.IGNORECASE)
-    stated = read_tool_name("_".join((*acts, "the", *things, own)).replace("/", "_"))
-    if stated.kind != "unknown-act" and _is_clearer(stated, name, tool, states_act=bool(acts)):
-        return stated
-    return name._replace(words=name.words | stated.words)
-
-
-def _stated_words(name: ToolName, leaves: Sequence[Leaf]) -> tuple[list[str], list[str]]:
-    """Return the actions and the things that the arguments of a tool name."""
-    # A list of steps says what an open name does by the actions in it.
-    of_steps = (".action", ".op", ".operation") if name.kind in OPEN_KINDS else ()
-    plain = [leaf for leaf in leaves if leaf.argument.isidentifier() or leaf.argument.endswith(of_steps)]
-    plain = [leaf for leaf in plain if _STATED.fullmatch(leaf.text) and _may_state(leaf, name)]
-    roles = {"stated action", "action" if name.kind in OPEN_KINDS else ""}
-    acts = [leaf.text for leaf in plain if roles & roles_of(leaf.argument)][:4]
-    things = [leaf.text for leaf in plain if has_role(leaf.argument, "object")][:4]
-    return [f"get {act}" if act.lower() in WORDS["looks as action"] else act for act in acts], things
-
-
-def _may_state(leaf: Leaf, name: ToolName) -> bool:
-    """Return whether a value may say what is done.
-
-    A command does where it acts, and the tool is called a thing: `Payments` with the command `execute_transfer`.
-    """
-    if leaf.argument == "command":
-        return name.at < 0 and bool(read_tool_name(leaf.text).verb)
-    return leaf.text not in METHODS or not has_role(leaf.argument, "method")
-
-
-def _is_clearer(stated: ToolName, name: ToolName, tool: str, *, states_act: bool) -> bool:
-    """Return whether the name with what the arguments state says more of the tool than the name alone."""
-    more = KINDS[stated.kind].severity - KINDS[name.kind].severity
-    first, *rest = tool_words(tool)[name.at :] or ("",)
-    names_thing = name.at < 0 or (first in WORDS["acting noun"] and WORDS["product"].issuperset(rest))
-    is_thing = states_act and names_thing and not name.known
-    # What `manage_file` does is only said by its arguments.
-    is_said = name.verb in WORDS["anything"] and bool(stated.verb)
-    return more > 0 or is_thing or is_said or (name.kind in OPEN_KINDS and more == 0)
 
 
 class ArgumentSetting(NamedTuple):
@@ -238,10 +167,10 @@ class _Row(NamedTuple):
     role: str
 
 
-def _tool_rows() -> Iterator[_Row]:
-    groups = {role.replace(" ", "-").upper(): words for role, words in ROLES.items()}
+def _read_rows() -> Iterator[_Row]:
     columns = ("verbs", "words", "argument", "value", "kind", "target")
-    for verbs, words, names, values, kind, role in tool_rows("acts by argument", *columns):
+    groups = {role.replace(" ", "-").upper(): words for role, words in ROLES.items()}
+    for verbs, words, names, values, kind, role in read_table(EFFECTS, TABLE, "acts by argument", columns):
         stated = read_alternatives(values, groups).words
         yield _Row(
             read_alternatives(verbs.removeprefix("not "), GROUPS),
@@ -257,12 +186,14 @@ def _tool_rows() -> Iterator[_Row]:
         )
 
 
-_ROWS = tuple(_tool_rows())
+_ROWS = tuple(_read_rows())
 _WRITTEN = tuple(row for row in _ROWS if row.verbs.words == {"written"})
 
 
 # An argument says what such a tool does; to what another one does by its name it adds.
 OPEN_KINDS = frozenset("unknown-act changes-record changes-own-note changes-permissions".split())
+# A public answer is an answer; a public folder is a door.
+_PUBLIC_BY_NATURE = frozenset("sends-message publishes".split())
 
 
 class ArgumentAct(NamedTuple):
@@ -284,12 +215,10 @@ def acts_by_argument(name: ToolName, arguments: Mapping[str, object], main: str 
     A new password changes a login where a record is changed; where a page or an account is asked, it is used.
     """
     main = main or name.kind
-    # A public answer is an answer; a public folder is a door.
-    known = {"changes-permissions"} if main in ("sends-message", "publishes") else set()
+    known = {"changes-permissions"} if main in _PUBLIC_BY_NATURE else set()
     known |= set() if main in OPEN_KINDS else {"changes-login", "looks"}
     settings = list(_find_settings(arguments))
-    # The thing that is worked on may only be told by the name of its number: `approve` with `pull_number`.
-    words = name.words.union(*(all_parts(setting.argument or setting.name) for setting in settings))
+    words = _words_with(name.words, tuple(setting.argument for setting in settings))
     rows = [row for row in _rows_of(name.verb, words) if not row.values]
     acts = [ArgumentAct(row.kind, row.role, ArgumentSetting("", "", "")) for row in rows]
     for setting in settings:
@@ -303,6 +232,12 @@ def acts_by_argument(name: ToolName, arguments: Mapping[str, object], main: str 
 def weakens(name: str, value: str) -> bool:
     """Return whether a setting of this name in a file protects less with this value."""
     return _first_row([row for row in _WRITTEN if _is_named(row, "", name)], value) is not None
+
+
+@lru_cache(maxsize=_CACHED_ARGUMENTS)
+def _words_with(words: frozenset[str], arguments: tuple[str, ...]) -> frozenset[str]:
+    # The thing that is worked on may only be told by the name of its number: `approve` with `pull_number`.
+    return words.union(*map(all_parts, arguments))
 
 
 @lru_cache(maxsize=_CACHED_ARGUMENTS)
@@ -348,18 +283,15 @@ def _find_settings(arguments: Mapping[str, object]) -> Iterator[ArgumentSetting]
     while pending and count < _MAX_SCALARS:
         path, value = pending.pop()
         count += 1
-        if isinstance(value, Mapping):
-            yield from _named_setting(value)
+        if isinstance(value, str):
+            yield from _settings_in_text(path, value)
+        elif isinstance(value, Mapping):
+            yield from _named_setting(path, value)
             pending += [(f"{path}.{key}" if path else f"{key}", item) for key, item in value.items()]
         elif isinstance(value, list | tuple):
             pending += [(f"{path}[{at}]", item) for at, item in enumerate(value)]
-        else:
-            yield from _settings_in_text(path, _scalar(value))
-
-
-def _scalar(value: object) -> str:
-    is_number = isinstance(value, int) and value.bit_length() <= _MAX_SETTING_BITS
-    return value if isinstance(value, str) else str(value) if is_number else ""
+        elif isinstance(value, int) and value.bit_length() <= _MAX_SETTING_BITS:
+            yield ArgumentSetting(path, _setting_name(path), str(value))
 
 
 def _settings_in_text(path: str, value: str) -> Iterator[ArgumentSetting]:
@@ -367,7 +299,7 @@ def _settings_in_text(path: str, value: str) -> Iterator[ArgumentSetting]:
     if is_short:
         yield ArgumentSetting(path, _setting_name(path), value)
     states_pairs = is_short and ("=" in value or (":" in value and not has_role(path, "prose")))
-    if value.startswith(_DOCUMENTS) or states_pairs or has_role(path, "document"):
+    if value[:1] == "{" or states_pairs or has_role(path, "document"):
         for match in islice(_PAIR.finditer(value[:_MAX_DOCUMENT]), _MAX_SCALARS):
             yield ArgumentSetting(path, match[1], match[2])
 
@@ -380,9 +312,13 @@ def _setting_name(path: str) -> str:
     return f"{above}_{name}" if above and has_role(name, "state") else name
 
 
-def _named_setting(settings: Mapping[object, object]) -> Iterator[ArgumentSetting]:
+def _named_setting(path: str, settings: Mapping[object, object]) -> Iterator[ArgumentSetting]:
     """Yield a setting that is spread over two arguments: its name is the value of one, its value that of another."""
-    roles = [(roles_of(key), _scalar(value)) for key, value in islice(settings.items(), _MAX_SCALARS)]
-    values = [value for role, value in roles if "state" in role and value][:4]
-    names = [value for role, value in roles if "setting" in role and 0 < len(value) <= _MAX_SETTING_TEXT][:4]
-    yield from (ArgumentSetting("", name, value) for name in names for value in values)
+    roles = [(roles_of(key), value) for key, value in islice(settings.items(), _MAX_SCALARS)]
+    values = [value for role, value in roles if "state" in role][:4]
+    names = [value for role, value in roles if "setting" in role and isinstance(value, str)][:4] if values else []
+    for name in names:
+        for value in values:
+            is_short = isinstance(value, str) or (isinstance(value, int) and value.bit_length() <= _MAX_SETTING_BITS)
+            if is_short and len(name) <= _MAX_SETTING_TEXT:
+                yield ArgumentSetting(path, name, str(value))

@@ -60,16 +60,17 @@ def _read_files(name: ToolName, leaves: Sequence[Leaf], project: Project) -> lis
     here = [_access(leaf, _access_of(leaf, access, name), project) for leaf in paths]
     is_elsewhere = any(map(is_other_host, leaves))
     effects += (entry for entry in here if not is_elsewhere or entry.kind in _DOORS_ANYWHERE)
-    others = [leaf for leaf in leaves if leaf not in named]
     if access is Access.WRITE:
-        read = _read_download if name.verb == "download" else _read_contents
-        effects += read(name, paths, others, project)
+        others = [leaf for leaf in leaves if leaf not in named]
+        is_download = name.verb == "download"
+        effects += _read_download(paths, others) if is_download else _read_contents(paths, others, project)
+        _note_changes(name, paths, others, project)
     return effects
 
 
-def _read_download(_: ToolName, paths: Sequence[Leaf], leaves: Sequence[Leaf], __: Project) -> Iterator[Effect]:
+def _read_download(paths: Sequence[Leaf], others: Sequence[Leaf]) -> Iterator[Effect]:
     yield from (effect("downloads-file", leaf.text, argument=leaf.argument) for leaf in paths)
-    yield from (effect("requests", seen.target) for leaf in leaves for seen in find_hosts(leaf.text))
+    yield from (effect("requests", seen.target) for leaf in others for seen in find_hosts(leaf.text))
 
 
 def is_other_host(leaf: Leaf) -> bool:
@@ -80,13 +81,12 @@ def is_other_host(leaf: Leaf) -> bool:
 def _read_elsewhere(name: ToolName, access: Access, leaves: Sequence[Leaf]) -> Iterator[Effect]:
     """Yield what goes to or comes from another machine: by an address, a bucket beside a key, or a host."""
     for leaf in leaves:
-        is_host, text = "elsewhere" in roles_of(leaf.argument), leaf.text.strip()
-        host = text if is_host else _host_of(text) if is_path_name(leaf.argument) else ""
+        host = _host_of(leaf.text.strip()) if is_path_name(leaf.argument) else ""
+        if "elsewhere" in roles_of(leaf.argument):
+            host = leaf.text.strip()
         if host and not is_local_host(host.partition(":")[0]):
             is_read = _access_of(leaf, access, name) is Access.READ
-            # As `aws s3 rm` is read.
-            deletes = "deletes-data" if "://" in text else "deletes-record"
-            kind = "requests" if is_read else deletes if access is Access.DELETE else "sends-data"
+            kind = "requests" if is_read else "deletes-record" if access is Access.DELETE else "sends-data"
             yield effect(kind, host_from_value(leaf.text) or host, argument=leaf.argument, span=(0, len(leaf.text)))
 
 
@@ -103,10 +103,16 @@ def _find_paths(name: ToolName, leaves: Sequence[Leaf]) -> list[Leaf]:
     acts = {leaf.text.lower() for leaf in leaves if has_role(leaf.argument, "action")} | {name.verb}
     is_edit = acts.isdisjoint(_MOVES | _TRANSFORMS) and any(leaf_name(leaf) in ROLES["old text"] for leaf in leaves)
     texts = ROLES["new text"] if is_edit else frozenset[str]()
-    named = [leaf for leaf in leaves if is_path_name(leaf.argument) and leaf_name(leaf) not in texts]
+    named = [leaf for leaf in leaves if is_path_name(leaf.argument) and _may_be_path(leaf, texts)]
     # `to` is a place where a file is packed or unpacked to.
     places = ROLES["copied to"] if named and _transforms(name) else frozenset[str]()
     return named + [leaf for leaf in leaves if leaf_name(leaf) in places and "/" in leaf.text and leaf not in named]
+
+
+def _may_be_path(leaf: Leaf, texts: frozenset[str]) -> bool:
+    # A target may be a person or a thing as well.
+    own = leaf_name(leaf)
+    return own not in texts and not ("target" in own and leaf.text.isalnum())
 
 
 def _access_of(leaf: Leaf, access: Access, name: ToolName) -> Access:
@@ -131,15 +137,14 @@ def _direction(name: ToolName, leaves: Sequence[Leaf]) -> Access | None:
     if saves or name.common == "write":
         return Access.WRITE if _VIEWS.isdisjoint(leaves) else Access.READ
     if name.verb in _DELETES:
-        return Access.DELETE if _works_on_files(name, leaves) else None
+        return Access.DELETE if name.has("file") and not _is_in_mail(name, leaves) else None
     writes = name.has("file") and name.verb in WORDS["writes file"] | _MOVES
     return Access.WRITE if writes or _edits_by_arguments(name, leaves) else None
 
 
-def _works_on_files(name: ToolName, leaves: Sequence[Leaf]) -> bool:
+def _is_in_mail(name: ToolName, leaves: Sequence[Leaf]) -> bool:
     # The folders of a mail tool are full of mail.
-    is_file = not name.has("mail folder") or any(leaf.text.startswith(("/", "~")) for leaf in leaves)
-    return name.has("file") and is_file
+    return name.has("mail folder") and not any(leaf.text.startswith(("/", "~")) for leaf in leaves)
 
 
 def _edits_by_arguments(name: ToolName, leaves: Sequence[Leaf]) -> bool:
@@ -164,31 +169,34 @@ def _access(leaf: Leaf, access: Access, project: Project) -> Effect:
     return read_access(leaf.text, access, project)._replace(argument=leaf.argument, start=0, end=len(leaf.text))
 
 
-def _read_contents(name: ToolName, paths: Sequence[Leaf], leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
-    """Yield what the written text does, and note it for later calls that run the file."""
+def _read_contents(paths: Sequence[Leaf], leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
+    """Yield what the written text does, and a push where the file is written into a hosted repository."""
+    replaced = "\n".join(leaf.text for leaf in leaves if "old text" in roles_of(leaf.argument))
+    beside = {_place(leaf): leaf.text for leaf in paths}
+    for leaf in leaves:
+        if roles_of(leaf.argument).isdisjoint(("old text", "no content")):
+            path = beside.get(_place(leaf), paths[0].text)
+            yield from read_written_file(path, leaf.text, replaced, leaf.argument, project)
+    named = {leaf.argument: leaf.text for leaf in leaves if leaf.argument in ("owner", "repo", "repository")}
+    if repository := named.get("repo") or named.get("repository"):
+        yield effect("pushes", f"{named['owner']}/{repository}" if "owner" in named else repository, argument="repo")
+
+
+def _note_changes(name: ToolName, paths: Sequence[Leaf], leaves: Sequence[Leaf], project: Project) -> None:
+    """Note what a tool writes to files, for later calls that run them."""
+    if project.changes is None:
+        return
     adds = not (name.words | {leaf.text[:_MAX_ADDRESS].lower() for leaf in leaves}).isdisjoint(_ADDS)
     old = {_place(leaf): leaf.text for leaf in leaves if "old text" in roles_of(leaf.argument)}
     beside = {_place(leaf): leaf.text for leaf in paths}
     for leaf in leaves:
-        roles, place = roles_of(leaf.argument), _place(leaf)
-        path = beside.get(place, paths[0].text)
-        if roles.isdisjoint(("old text", "no content")):
-            yield from read_written_file(path, leaf.text, "\n".join(old.values()), leaf.argument, project)
-        if is_content(leaf) and "old text" not in roles:
-            is_whole = leaf_name(leaf) in _WHOLE and not adds
+        if is_content(leaf) and "old text" not in roles_of(leaf.argument):
+            is_whole, place = leaf_name(leaf) in _WHOLE and not adds, _place(leaf)
             text = leaf.text if is_whole or place in old else f"\n{leaf.text}"
-            project.note_change(path, text, is_whole=is_whole, replaced=old.get(place, ""))
+            project.note_change(beside.get(place, paths[0].text), text, is_whole=is_whole, replaced=old.get(place, ""))
     if len(paths) == 2 and not name.words.isdisjoint(_COPIES):
         # What is moved is found at its new place.
         project.note_change(paths[1].text, None, link=paths[0].text)
-    yield from _read_push(leaves)
-
-
-def _read_push(leaves: Sequence[Leaf]) -> Iterator[Effect]:
-    """Yield that a file which is written into a hosted repository is pushed as well."""
-    named = {leaf.argument: leaf.text for leaf in leaves if leaf.argument in ("owner", "repo", "repository")}
-    if repository := named.get("repo") or named.get("repository"):
-        yield effect("pushes", f"{named['owner']}/{repository}" if "owner" in named else repository, argument="repo")
 
 
 def _place(leaf: Leaf) -> str:
@@ -202,12 +210,8 @@ def find_secret_files(leaves: Sequence[Leaf], project: Project, *, sends: bool) 
         if has_role(leaf.argument, "path") and _is_path(leaf.text):
             secret = _access(leaf, Access.READ, project)
             if secret.kind == "reads-secret":
-                yield effect(
-                    "sends-secret" if sends else secret.kind,
-                    secret.target,
-                    argument=leaf.argument,
-                    span=(0, len(leaf.text)),
-                )
+                kind = "sends-secret" if sends else secret.kind
+                yield effect(kind, secret.target, argument=leaf.argument, span=(0, len(leaf.text)))
 
 
 def _read_patches(leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:

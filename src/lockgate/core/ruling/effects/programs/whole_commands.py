@@ -16,6 +16,7 @@ from lockgate.core.ruling.effects.programs.options import EXECUTES, has_option, 
 from lockgate.core.ruling.effects.programs.program_rows import FORMS, WORDS
 from lockgate.core.ruling.effects.programs.roles import (
     NO_FILES,
+    PATTERNS,
     Use,
     ask_host,
     note_kind,
@@ -455,6 +456,9 @@ def finish_asks_forge(use: Use) -> Output:
         return UNKNOWN_OUTPUT
     body = {name: value for name, _, value in (field.partition("=") for field in fields)}
     kinds = _kinds_of_request(method, f"/{path.lstrip('/')}", body)
-    for kind in kinds or ["deletes-record" if method == "DELETE" else "changes-record"]:
+    default = "deletes-record" if method == "DELETE" else "changes-record"
+    if method != "DELETE" and any(pattern.search(path) for _, pattern in PATTERNS["forge-access"]):
+        default = "grants-access"
+    for kind in kinds or [default]:
         note_kind(use.walk, kind, path)
     return UNKNOWN_OUTPUT
