@@ -272,6 +272,8 @@ def _shorten(value: object, left: list[int], depth: int) -> object:
 
 def searchable_ruling(id: str, host: str, tool: str, decision: Decision, arguments: object = None) -> SearchableRuling:
     rules = " ".join(dict.fromkeys(found.rule.replace(" ", "_") for found in decision.findings))
+    sources = dict.fromkeys(origin.source for origin in decision.origins)
+    values = islice(_searchable_parts(arguments), _MAX_VALUES)
     return SearchableRuling(
         id,
         host,
@@ -284,17 +286,7 @@ def searchable_ruling(id: str, host: str, tool: str, decision: Decision, argumen
         decision.cost_usd,
         decision.approval,
         " ".join(f"{ran.tier}:{ran.said}" for ran in decision.judged),
-        searchable_text(
-            " ".join(
-                (
-                    tool,
-                    decision.reason.value,
-                    rules,
-                    decision.explanation,
-                    *islice(_searchable_parts(arguments), _MAX_VALUES),
-                )
-            )
-        ),
+        searchable_text(" ".join((tool, decision.reason.value, rules, decision.explanation, *sources, *values))),
     )
 
 
