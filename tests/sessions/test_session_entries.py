@@ -8,7 +8,19 @@ import pytest
 
 from lockgate.core.errors import InvalidCall
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
-from lockgate.core.vocabulary import Action, Certainty, Decision, Effect, Finding, Ran, Reason, Receipt, Risk, Severity
+from lockgate.core.vocabulary import (
+    Action,
+    Certainty,
+    Decision,
+    Effect,
+    Finding,
+    Origin,
+    Ran,
+    Reason,
+    Receipt,
+    Risk,
+    Severity,
+)
 from lockgate.sessions.session_entries import (
     MAX_ARGUMENTS,
     MAX_ID,
@@ -94,6 +106,12 @@ def test_texts_are_stored_without_loss_and_searched_without_case() -> None:
     found = searchable_ruling("id1", "api", "send", DECISION, {"to": ["Ann", {"Cc": 5}]})
     assert (found.rules, found.said) == (" tool:test ", "2:suspicious")
     assert all(word in found.words for word in ("ann", "cc", "5", "because", "hard"))
+
+
+def test_a_ruling_is_found_by_the_sources_of_its_values() -> None:
+    origin = Origin("to", "eve@x.example", "b0001", "web:issues/418", 0, 13, "exact", "", "target")
+    found = searchable_ruling("id1", "api", "send", DECISION._replace(origins=(origin,)))
+    assert "web:issues/418" in found.words
 
 
 def test_a_project_is_stored_without_loss() -> None:
