@@ -29,7 +29,7 @@ from lockgate.cli.trace_replay import replay_traces
 from lockgate.core.redaction.secret_table import KINDS
 from lockgate.core.ruling.effects.effect import KINDS as EFFECT_KINDS
 from lockgate.core.ruling.effects.effect import Severity
-from lockgate.core.ruling.finding_catalogue import ENTRIES, CatalogueEntry
+from lockgate.core.ruling.explanations import ENTRIES, CatalogueEntry
 from lockgate.core.text.rules import RULESET_VERSION
 from lockgate.gate.gate import Gate
 from lockgate.runtime.metrics import METRICS

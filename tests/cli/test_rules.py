@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lockgate.core.ruling.finding_catalogue import ENTRIES, SIGNALS
+from lockgate.core.ruling.explanations import ENTRIES, SIGNALS
 from lockgate.core.text.rules import RULES
 
 Run = Callable[..., Any]

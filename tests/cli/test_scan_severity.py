@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lockgate.cli.scan_severity import ORDINARY_ALONE, ScanSeverity, weigh_findings
-from lockgate.core.ruling.finding_catalogue import ENTRIES
+from lockgate.core.ruling.explanations import ENTRIES
 from lockgate.core.vocabulary import Finding
 
 

@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockgate import Action, Decision, Gate, InvalidConfig, Mode, Policy, Reason, Risk
-from lockgate.core.ruling.escalated import resume
 from lockgate.core.ruling.opinions import Opinion, Ruling, Silent, Triage, Unreadable
-from lockgate.core.ruling.pipeline import HARD_RULES, EscalatedCall, Stage
+from lockgate.core.ruling.pipeline import HARD_RULES, EscalatedCall, Stage, resume
 from lockgate.core.ruling.policy import MAX_ATTEMPTS
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.vocabulary import Finding

@@ -11,7 +11,7 @@ from threading import Barrier, Thread
 import pytest
 
 from lockgate import Action, Decision, Gate, InvalidCall, InvalidConfig, Policy, Reason, Risk, Session
-from lockgate.core.ruling import approvals, escalated, pipeline
+from lockgate.core.ruling import approvals, pipeline
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.opinions import Opinion, Ruling, Unreadable
 from lockgate.core.ruling.pipeline import EscalatedCall, Stage
@@ -76,7 +76,7 @@ class Run:
         self.asked.append(ask)
         self.meanwhile()
         opinion = self.says.pop(0) if judged and self.says else None
-        ruling = escalated.resume(ask, opinion, self.policy)
+        ruling = pipeline.resume(ask, opinion, self.policy)
         assert isinstance(ruling, Decision)
         if self.approved and ruling.action is Action.PAUSE:
             return ruling._replace(action=Action.CONTINUE, reason=Reason.APPROVED)

@@ -230,7 +230,7 @@ def test_every_command_is_in_the_reference() -> None:
 
 
 def test_every_rule_is_in_the_reference() -> None:
-    from lockgate.core.ruling.finding_catalogue import ENTRIES
+    from lockgate.core.ruling.explanations import ENTRIES
 
     page = text(ROOT / "docs" / "reference" / "rules.md")
     assert [entry.id for entry in ENTRIES if f"### {entry.id}\n" not in page] == []

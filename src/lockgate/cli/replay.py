@@ -38,7 +38,7 @@ from lockgate.coding_agents.agent_transcripts import read_any_transcript
 from lockgate.coding_agents.opencode_database import DATABASES, RecordedSession, is_database, read_sessions
 from lockgate.core.errors import InvalidTrace, LockgateError, printable, quoted
 from lockgate.core.ruling.effects.project import Project
-from lockgate.core.ruling.finding_catalogue import entry_for
+from lockgate.core.ruling.explanations import entry_for
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.vocabulary import SCHEMA, Action, Decision, decision_to_dict
 from lockgate.gate.gate import Gate

@@ -15,11 +15,11 @@ from rich.text import Text
 from lockgate.cli.exit_codes import Exit
 from lockgate.cli.terminal import format_count, make_console, make_visible
 from lockgate.core.errors import LockgateError, quoted, suggest_closest
-from lockgate.core.ruling.finding_catalogue import ENTRIES, find_entry
+from lockgate.core.ruling.explanations import ENTRIES, find_entry
 
 if TYPE_CHECKING:
     from lockgate.cli.parser import Parser
-    from lockgate.core.ruling.finding_catalogue import CatalogueEntry
+    from lockgate.core.ruling.explanations import CatalogueEntry
 
 _HELP = """\
 Lists what Tier 1 looks for. A rule never blocks by itself: it escalates.

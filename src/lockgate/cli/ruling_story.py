@@ -20,8 +20,7 @@ from lockgate.core.redaction.redact import redact
 from lockgate.core.requests.request_signs import SIGNS
 from lockgate.core.ruling.approvals import BoundCall, canonical_json, describe_call
 from lockgate.core.ruling.effects.effect import KINDS, Severity
-from lockgate.core.ruling.explanations import describe_effect
-from lockgate.core.ruling.finding_catalogue import entry_for
+from lockgate.core.ruling.explanations import describe_effect, entry_for
 from lockgate.core.ruling.grants import offers_from_pending
 from lockgate.core.vocabulary import Action, Finding, Origin, Reason
 from lockgate.gate.approval_views import describe_rule

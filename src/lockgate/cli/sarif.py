@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import lockgate
 from lockgate.cli.scan_severity import ScanSeverity
-from lockgate.core.ruling.finding_catalogue import CatalogueEntry, entry_for
+from lockgate.core.ruling.explanations import CatalogueEntry, entry_for
 
 if TYPE_CHECKING:
     from lockgate.cli.scan import ScanHit, ScanReport

@@ -27,7 +27,7 @@ from time import monotonic, perf_counter_ns
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from lockgate.core.errors import InvalidCall, printable
-from lockgate.core.ruling import escalated, pipeline
+from lockgate.core.ruling import pipeline
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import CarriedFrom, Context, PastCall
 from lockgate.core.ruling.decide import Width, effective_width
@@ -545,7 +545,7 @@ class Ruler:
                     # Without a judged text, so that no text can make a judge seem to be down.
                     is_down = (yield attempt_in_thread(judge.probe)) is False
             count, standing = self._reorients, standing_of(judge)
-            ruling = escalated.resume(ruling, opinion, self.policy, reorients=count, judge=standing, is_down=is_down)
+            ruling = pipeline.resume(ruling, opinion, self.policy, reorients=count, judge=standing, is_down=is_down)
         return ruling._replace(judged=tuple(ran)) if ran else ruling
 
     def _ask_person(self, ask: EscalatedCall, decision: Decision, replaces: str = "") -> Routine[Decision]:

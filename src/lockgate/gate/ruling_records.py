@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lockgate.core.errors import JournalUnavailable, JournalUncosigned, printable
 from lockgate.core.ruling.arguments import Leaf
-from lockgate.core.ruling.escalated import decide_unrecorded
+from lockgate.core.ruling.pipeline import decide_unrecorded
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.vocabulary import Action, Block, Decision, Reason
 from lockgate.runtime.failures import report_failure

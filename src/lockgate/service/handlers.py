@@ -12,7 +12,7 @@ from lockgate import __version__
 from lockgate.core.errors import InvalidPayload
 from lockgate.core.requests.payload import parse_payload
 from lockgate.core.ruling.approvals import OPEN_STATES, ApprovalState, is_approval_id
-from lockgate.core.ruling.finding_catalogue import ENTRIES, LOST_TEXT, find_entry
+from lockgate.core.ruling.explanations import ENTRIES, LOST_TEXT, find_entry
 from lockgate.core.ruling.policy import session_hashes
 from lockgate.core.vocabulary import Finding, Kind, Trust, record_to_dict
 from lockgate.gate.approval_views import grant_to_dict

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lockgate.core.errors import InvalidCall
 from lockgate.core.ruling.approvals import BoundCall, canonical_json, describe_call
-from lockgate.core.ruling.finding_catalogue import CatalogueEntry, entry_for
+from lockgate.core.ruling.explanations import CatalogueEntry, entry_for
 from lockgate.core.vocabulary import build_lineage, decision_to_dict, record_to_dict
 from lockgate.gate.approval_views import approval_to_dict
 from lockgate.gate.ledger_lines import entry_from_decision

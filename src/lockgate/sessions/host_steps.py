@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from lockgate.core.errors import SessionsUnavailable
-from lockgate.core.ruling.escalated import decide_unrecorded
+from lockgate.core.ruling.pipeline import decide_unrecorded
 from lockgate.core.ruling.policy import observe
 from lockgate.core.ruling.supervised_steps import FINISH, Commitment, SelfAssessment, parse_statement
 from lockgate.core.ruling.tool_call import ToolCall

@@ -16,8 +16,7 @@ from functools import partial
 from typing import NamedTuple
 
 from lockgate.core.errors import InvalidBlock, InvalidCall, LockgateError, SessionsBusy
-from lockgate.core.ruling.escalated import decide_unrecorded
-from lockgate.core.ruling.pipeline import flatten_arguments
+from lockgate.core.ruling.pipeline import decide_unrecorded, flatten_arguments
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.vocabulary import Action, Decision
 from lockgate.journal.recorder import hash_arguments

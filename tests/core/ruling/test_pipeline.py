@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from lockgate import Action, Decision, Gate, InvalidCall, Policy, Reason, Risk, Session
 from lockgate.core.ruling.arguments import MAX_DEPTH, MAX_LEAVES
 from lockgate.core.ruling.context import Context
-from lockgate.core.ruling.escalated import resume
 from lockgate.core.ruling.goal import Goal
-from lockgate.core.ruling.pipeline import EscalatedCall, begin
+from lockgate.core.ruling.pipeline import EscalatedCall, begin, resume
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Finding

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lockgate import Action, Decision, Gate, Origin, Reason, Session
-from lockgate.core.ruling.finding_catalogue import SIGNALS
+from lockgate.core.ruling.explanations import SIGNALS
 from lockgate.core.ruling.index import MAX_TOOL_ORDERS
 from lockgate.core.ruling.provenance import MAX_ORIGINS
 from lockgate.core.text.imperatives import fold_words

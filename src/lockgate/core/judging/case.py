@@ -38,7 +38,7 @@ from lockgate.core.redaction.excerpts import (
 from lockgate.core.ruling.arguments import flatten_arguments
 from lockgate.core.ruling.context import Context, PastCall
 from lockgate.core.ruling.effects.effect import KINDS
-from lockgate.core.ruling.finding_catalogue import SIGNALS
+from lockgate.core.ruling.explanations import SIGNALS
 from lockgate.core.ruling.pipeline import HARD_RULES, EscalatedCall, Stage
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.supervised_steps import UNSHOWN

@@ -18,6 +18,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from hashlib import sha256
@@ -84,9 +85,11 @@ class BoundCall(NamedTuple):
 
         A step is denied by its name: what an agent says of the same step in other words is the same matter.
         """
-        name = _step_name(self.arguments) if self.tool == FINISH else ""
-        matter = ("step", self.session, name) if name else ("call", self.session, self.tool, self.arguments)
-        return hash_texts(_SCHEMA, *matter)
+        if self.tool == FINISH:
+            with suppress(ValueError, AttributeError, RecursionError):
+                if isinstance(name := json.loads(self.arguments).get(STEP), str) and name:
+                    return hash_texts(_SCHEMA, "step", self.session, name)
+        return hash_texts(_SCHEMA, "call", self.session, self.tool, self.arguments)
 
 
 def hash_texts(*texts: str) -> str:
@@ -103,14 +106,6 @@ def describe_changes(approval: Approval, bound: BoundCall) -> str:
     names = sorted({path.rpartition("/")[2] for path, _ in set(approval.pending.bound.files) ^ set(bound.files)})
     listed = ", ".join(map(quoted, names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     return approval.why or (f"{listed} changed since a person was asked about this call" if names else "")
-
-
-def _step_name(arguments: str) -> str:
-    try:
-        name = json.loads(arguments).get(STEP)
-    except (ValueError, AttributeError, RecursionError):
-        return ""
-    return name if isinstance(name, str) else ""
 
 
 def bind_call(
@@ -141,13 +136,11 @@ def canonical_json(arguments: Mapping[str, object]) -> str:
 
 def arguments_from_canonical(text: str) -> dict[str, object]:
     """The arguments that a canonical text stands for: what a host should run once it may."""
-    try:
+    with suppress(ValueError, RecursionError, InvalidCall):
         value = json.loads(text)
         # Two keys of one name, NaN and whatever else parsers disagree about are in no canonical text.
         if isinstance(value, dict) and canonical_json(value) == text:
             return value
-    except (ValueError, RecursionError, InvalidCall):
-        pass
     raise InvalidCall("these arguments are not in their canonical form")
 
 
@@ -161,8 +154,14 @@ def _plain_value(value: object, path: str, depth: int, left: list[int]) -> objec
     if isinstance(value, str):
         left[0] -= len(value) >> 6
         return plain_text(value, path)
-    if isinstance(value, int | float):
-        return _plain_number(value, path)
+    if isinstance(value, int):
+        if value.bit_length() > MAX_INTEGER_BITS:
+            raise InvalidCall(f"argument {quoted(path)} is an integer of more than {MAX_INTEGER_BITS:,} bits")
+        return int.__int__(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise InvalidCall(f"argument {quoted(path)} is {value!r}, which JSON cannot hold")
+        return float.__float__(value)
     if depth > MAX_DEPTH:
         raise InvalidCall(f"arguments nested more than {MAX_DEPTH} levels deep cannot be approved")
     if isinstance(value, list | tuple):
@@ -173,21 +172,10 @@ def _plain_value(value: object, path: str, depth: int, left: list[int]) -> objec
     for key, item in value.items():
         if not isinstance(key, str):
             raise InvalidCall(f"argument names must be text, not {type(key).__name__}")
-        name = plain_text(key, path)
-        if name in members:
+        if (name := plain_text(key, path)) in members:
             raise InvalidCall(f"argument {quoted(name)} stands twice in {quoted(path)}")
         members[name] = _plain_value(item, f"{path}.{name[:40]}", depth + 1, left)
     return members
-
-
-def _plain_number(value: int | float, path: str) -> int | float:
-    if isinstance(value, int):
-        if value.bit_length() > MAX_INTEGER_BITS:
-            raise InvalidCall(f"argument {quoted(path)} is an integer of more than {MAX_INTEGER_BITS:,} bits")
-        return int.__int__(value)
-    if not math.isfinite(value):
-        raise InvalidCall(f"argument {quoted(path)} is {value!r}, which JSON cannot hold")
-    return float.__float__(value)
 
 
 def plain_text(text: str, path: str) -> str:
@@ -294,13 +282,8 @@ def needs_two_people(effects: Iterable[Effect], chosen: Collection[str]) -> bool
 def _passage(origin: Origin, content: str) -> Passage:
     start = min(max(0, origin.start), len(content))
     end = min(max(start, origin.end), len(content))
-    before, after = content[max(0, start - _AROUND) : start], content[end : end + _AROUND]
-    return Passage(
-        _cut_texts(origin),
-        f"…{before}" if start > _AROUND else before,
-        _cut(content[start:end]),
-        f"{after}…" if end + _AROUND < len(content) else after,
-    )
+    before = f"{'…' if start > _AROUND else ''}{content[max(0, start - _AROUND) : start]}"
+    return Passage(_cut_texts(origin), before, _cut(content[start:end]), _cut(content[end:], _AROUND))
 
 
 def _cut_texts(record: Any) -> Any:
@@ -604,34 +587,28 @@ def _explain_refusal(
     bound: BoundCall, mark: ApprovalMark | None, asked: Sequence[Approval], near: Iterable[Approval]
 ) -> TakeResult:
     """4. Return why no question about this call fits."""
+    if mark is None and asked and asked[-1].state is ApprovalState.USED:
+        last = asked[-1]
+        return TakeResult(last.state, last.pending.id, last.answered, why=describe_changes(last, bound))
     if mark is None:
-        if asked and asked[-1].state is ApprovalState.USED:
-            last = asked[-1]
-            return TakeResult(last.state, last.pending.id, last.answered, why=describe_changes(last, bound))
-        return TakeResult(ApprovalState.UNKNOWN, differs=_closest_difference(bound, near))
-    for each in asked:
-        if each.state is ApprovalState.GRANTED:
-            differs, why = differing_fields(bound, each.pending.bound), describe_changes(each, bound)
-            return TakeResult(ApprovalState.VOIDED, each.pending.id, differs=differs, why=why)
+        granted = [each.pending.bound for each in near if each.state is ApprovalState.GRANTED]
+        differences = [differing_fields(bound, other) for other in granted if other.tool == bound.tool]
+        # Another session's yes to other arguments has nothing to do with this call.
+        fitting = [names for names in differences if not {"session", "arguments"} <= set(names)]
+        return TakeResult(ApprovalState.UNKNOWN, differs=min(fitting, key=len, default=()))
     unused = [each for each in asked if each.state is not ApprovalState.USED]
     if not unused:
         return TakeResult(ApprovalState.EXPIRED, mark.id)
-    last = unused[-1]
+    last = next((each for each in unused if each.state is ApprovalState.GRANTED), unused[-1])
+    differs = differing_fields(bound, last.pending.bound) if last.state is ApprovalState.GRANTED else ()
     state = ApprovalState.VOIDED if last.state in OPEN_STATES else last.state
-    return TakeResult(state, last.pending.id, last.answered, why=describe_changes(last, bound))
+    return TakeResult(state, last.pending.id, last.answered, differs, describe_changes(last, bound))
 
 
 def differing_fields(bound: BoundCall, other: BoundCall) -> tuple[str, ...]:
     """What differs between two calls, by name."""
     names = ("session", "tool", "arguments", "policy", "context", "file content")
     return tuple(name for name, mine, yours in zip(names, bound, other, strict=True) if mine != yours)
-
-
-def _closest_difference(bound: BoundCall, near: Iterable[Approval]) -> tuple[str, ...]:
-    granted = [each.pending for each in near if each.state is ApprovalState.GRANTED]
-    differences = [differing_fields(bound, pending.bound) for pending in granted if pending.tool == bound.tool]
-    # Another session's yes to other arguments has nothing to do with this call.
-    return min((names for names in differences if not {"session", "arguments"} <= set(names)), key=len, default=())
 
 
 def details_to_json(shown: ShownDetails) -> str:

@@ -115,17 +115,21 @@ class EffectCheck:
         least = Severity.REACHES_OUT if width is Width.NARROW else Severity.WORKS_HERE
         effects = [effect for effect in effects if effect.severity >= least]
         reaching = [effect for effect in effects if effect.severity >= Severity.REACHES_OUT]
-        # What is written into a file counts where the call does no more: in wide, for a judge.
+        # Text written into a file counts where the call does no more: in wide, for a judge.
         dictated = self._lookup.find_dictated(self._leaves, written=not reaching) if effects else None
         has_unasked = False
         for effect in effects:
             named_by, origins = self._who_names(effect)
-            slot = self._find_slot(effect, named_by)
+            slot = list(self._find_slot(effect, named_by))
             findings += slot
             verdicts = self._decide(effect, named_by, is_dictated=dictated is not None, has_slot=bool(slot))
             asks |= {width for width, verdict in verdicts.items() if verdict == "ask"}
             if verdicts[Width.NARROW] == "finding":
-                findings.append(_finding_from_effect(effect, is_forbidden=effect.kind in self._goal.forbidden_kinds))
+                rule, shown = EFFECT + effect.kind, effect.target[:_MAX_SHOWN]
+                if effect.kind in self._goal.forbidden_kinds:
+                    does = describe_effect(effect.kind, effect.target)
+                    rule, shown = FORBIDDEN, f"This call {does}, which the goal forbids"
+                findings.append(Finding(rule, effect.argument, effect.start, effect.end, "raw", shown))
                 self._targets += origins
             has_unasked = has_unasked or named_by != "letter"
         if dictated is not None and has_unasked and reaching:
@@ -153,24 +157,18 @@ class EffectCheck:
                 self._lookup.trace(leaf, addresses_only=is_aimed)
         return self._lookup.find_tool_orders(self._leaves)
 
-    def _find_slot(self, effect: Effect, named_by: str) -> list[Finding]:
-        """Return what the call has in a slot for which the user's words have another value."""
-        if effect.kind not in GROUPS["given by owners"]:
-            return []
+    def _find_slot(self, effect: Effect, named_by: str) -> Iterator[Finding]:
+        """Yield what the call has in a slot for which the user's words have another value."""
         pays, target = effect.kind == "pays", Leaf(effect.argument, effect.target)
-        values = [("account", target)] if pays else []
-        if pays and target.text.isalpha() and self._context.index.has_words(target.text):
-            values.append(("payee", target))
-        if named_by in ("order", "text", "record"):
-            values += [("mailbox", target), ("phone", target)]
-        if pays:
-            values += [("amount", leaf) for leaf in self._leaves if has_role(leaf.argument, "amount")]
-        findings = []
+        is_payee = pays and target.text.isalpha() and self._context.index.has_words(target.text)
+        is_given = effect.kind in GROUPS["given by owners"] and named_by in ("order", "text", "record")
+        slots = {"account": pays, "payee": is_payee, "mailbox": is_given, "phone": is_given}
+        values = [(slot, target) for slot, counts in slots.items() if counts]
+        values += [("amount", leaf) for leaf in self._leaves if pays and has_role(leaf.argument, "amount")]
         for slot, leaf in values:
             if value := self._goal.differs(slot, leaf.text):
                 says = f"{quoted(leaf.text, 40)} is not {quoted(value, 40)}"
-                findings.append(Finding(f"slot:{slot}", leaf.argument, 0, len(leaf.text), "raw", says))
-        return findings
+                yield Finding(f"slot:{slot}", leaf.argument, 0, len(leaf.text), "raw", says)
 
     def _decide(self, effect: Effect, named_by: str, *, is_dictated: bool, has_slot: bool) -> dict[Width, str]:
         """Return what the first row says that fits, by width."""
@@ -233,10 +231,7 @@ class EffectCheck:
         return self._goal.contains_address(name, self._lookup.budget, trusted_only=True)
 
     def _is_known_to_project(self, effect: Effect) -> bool:
-        """Return whether the project's own files name an effect's target, or it is the operator's own.
-
-        A package is none of its packages by now: the reading of a command, which knows the registry, has looked.
-        """
+        """Return whether the project's own files name a host or remote, or a target is the operator's own."""
         is_remote = effect.kind == "pushes" and effect.target in self._project.remotes
         return is_remote or self._project.has_host(effect.target) or self._is_own(effect.target)
 
@@ -272,10 +267,3 @@ class EffectCheck:
                     who = "the project" if other in hosts else "the goal"
                     says = f"{names[0]} is not {names[1]}, which {who} names, but looks like it"
                     yield Finding(LOOKALIKE, effect.argument, effect.start, effect.end, "raw", says)
-
-
-def _finding_from_effect(effect: Effect, *, is_forbidden: bool) -> Finding:
-    rule, shown = EFFECT + effect.kind, effect.target[:_MAX_SHOWN]
-    if is_forbidden:
-        rule, shown = FORBIDDEN, f"This call {describe_effect(effect.kind, effect.target)}, which the goal forbids"
-    return Finding(rule, effect.argument, effect.start, effect.end, "raw", shown)

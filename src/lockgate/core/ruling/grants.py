@@ -41,6 +41,7 @@ from lockgate.core.ruling.approvals import (
     describe_call,
     hash_texts,
 )
+from lockgate.core.ruling.arguments import sink_from_argument
 from lockgate.core.vocabulary import Block, Certainty, Effect, Severity, Trust, record_from_dict, record_to_dict
 
 if TYPE_CHECKING:
@@ -129,11 +130,9 @@ def facts_from_ask(ask: EscalatedCall, arguments: str, sources: tuple[str, ...],
         arguments=hash_texts(_SCHEMA, "arguments", canonical_json(given), ask.call.folder),
         is_exact=not reaching or not all(map(_is_receiver, reaching)) or _takes_more_along(ask, reaching, given),
         project=project,
-        barred=_why_barred(ask),
     )
-    if not facts.barred and not _is_readable(facts):
-        facts = facts._replace(barred="its rule would be too long to read")
-    return facts if facts.barred else facts._replace(widest=_widest_span(facts, ask).value)
+    barred = _why_barred(ask, facts)
+    return facts._replace(barred=barred, widest="" if barred else _widest_span(facts, ask).value)
 
 
 def find_sources(ask: EscalatedCall, context: Context) -> tuple[str, ...]:
@@ -144,24 +143,19 @@ def find_sources(ask: EscalatedCall, context: Context) -> tuple[str, ...]:
     from lockgate.core.ruling.provenance import MAX_ORIGINS
 
     names = {origin.block for origin in ask.origins} | {finding.where for finding in ask.findings}
-    names &= context.positions.keys()
-    sources = _sources_behind(names, context)
-    is_agents = any(source.partition(":")[0] == "agent" for source in sources)
-    if is_agents or not names or len(ask.origins) >= MAX_ORIGINS or _opens_door(ask):
-        sources = {block.source for block in context.blocks if block.trust is not Trust.TRUSTED}
-    return tuple(sorted(source for source in sources if source.partition(":")[0] != "agent"))
-
-
-def _sources_behind(names: Iterable[str], context: Context) -> set[str]:
-    """Return the sources of these blocks and of those that they were made from, without trusted ones."""
     blocks: dict[str, Block] = {}
-    left = [*names]
+    # These blocks and those that they were made from.
+    left = [*(names & context.positions.keys())]
+    is_everything = not left or len(ask.origins) >= MAX_ORIGINS or _opens_door(ask)
     while left:
         block = context.blocks[context.positions[left.pop()]]
         if block.id not in blocks and block.trust is not Trust.TRUSTED:
             blocks[block.id] = block
             left += block.tainted_by
-    return {block.source for block in blocks.values()}
+    sources = {block.source for block in blocks.values()}
+    if is_everything or any(source.partition(":")[0] == "agent" for source in sources):
+        sources = {block.source for block in context.blocks if block.trust is not Trust.TRUSTED}
+    return tuple(sorted(source for source in sources if source.partition(":")[0] != "agent"))
 
 
 def _opens_door(ask: EscalatedCall) -> bool:
@@ -170,7 +164,6 @@ def _opens_door(ask: EscalatedCall) -> bool:
 
 def _is_receiver(effect: Effect) -> bool:
     """Return whether an effect's target says what happens, and was read from an argument that names a receiver."""
-    from lockgate.core.ruling.arguments import sink_from_argument
     from lockgate.core.ruling.effects.project import is_shared_host
 
     is_known = effect.kind in BY_RECEIVER and bool(effect.target) and effect.certainty is not Certainty.GUESS
@@ -188,18 +181,23 @@ def _takes_more_along(ask: EscalatedCall, reaching: list[Effect], given: dict[st
     return any(not any(origin.value.casefold() in target for target in targets) for origin in placed)
 
 
-def _why_barred(ask: EscalatedCall) -> str:
+def _why_barred(ask: EscalatedCall, facts: HeldFacts) -> str:
+    """Return why a call is never granted; empty where it may be."""
     from lockgate.core.ruling.effects.own_paths import OWN_KINDS
 
     hard = [finding.rule for finding in ask.hard_findings]
-    reasons = (
-        (ask.call.tool == FINISH, "the end of a step is answered each time"),
-        (ask.call.findings, "the host holds something against this call"),
-        (hard, f"a person answers {''.join(hard[:1])} each time"),
-        (any(effect.kind in OWN_KINDS for effect in ask.effects), "it touches Lockgate itself"),
-        (any(finding.rule.startswith("cap:") for finding in ask.findings), "it was not read to its end"),
-    )
-    return next((why for is_given, why in reasons if is_given), "")
+    listed = (facts.effects, MAX_EFFECTS), (facts.sources, MAX_SOURCES), (facts.names + facts.rules, MAX_NAMES)
+    texts = (*facts.sources, *facts.names, *facts.rules, *(text for pair in facts.effects for text in pair))
+    reasons = {
+        "the end of a step is answered each time": ask.call.tool == FINISH,
+        "the host holds something against this call": ask.call.findings,
+        f"a person answers {''.join(hard[:1])} each time": hard,
+        "it touches Lockgate itself": any(effect.kind in OWN_KINDS for effect in ask.effects),
+        "it was not read to its end": any(finding.rule.startswith("cap:") for finding in ask.findings),
+        "its rule would be too long to read": any(len(entries) > most for entries, most in listed)
+        or any(len(text) > MAX_TEXT or has_half_pair(text) for text in texts),
+    }
+    return next((why for why, is_given in reasons.items() if is_given), "")
 
 
 def find_unread(files: Iterable[tuple[str, str]]) -> str:
@@ -208,18 +206,9 @@ def find_unread(files: Iterable[tuple[str, str]]) -> str:
     return f"{quoted(unread[0].rpartition('/')[2])} was not read ({unread[1]}), so a yes counts once" if unread else ""
 
 
-def _is_readable(facts: HeldFacts) -> bool:
-    texts = (*facts.sources, *facts.names, *facts.rules, *(text for pair in facts.effects for text in pair))
-    counts = ((facts.effects, MAX_EFFECTS), (facts.sources, MAX_SOURCES), (facts.names, MAX_NAMES))
-    is_short = all(len(listed) <= most for listed, most in (*counts, (facts.rules, MAX_NAMES)))
-    return is_short and all(len(text) <= MAX_TEXT and not has_half_pair(text) for text in texts)
-
-
 def _widest_span(facts: HeldFacts, ask: EscalatedCall) -> GrantSpan:
     if _opens_door(ask):
         return GrantSpan.SESSION
-    from lockgate.core.ruling.arguments import sink_from_argument
-
     is_local = bool(ask.call.folder) or any(sink_from_argument(name) in ("command", "path") for name in facts.names)
     if facts.is_exact and is_local:
         # The same words mean something else in another folder.

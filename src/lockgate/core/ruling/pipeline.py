@@ -21,7 +21,7 @@
    `journal-unavailable`, and a low-risk one gets the policy's `on_unclear`; a call that is held stays held.
 
 Paranoid mode sends every call through all three tiers, after the same steps have collected what there is to say.
-Steps 0 to 5 are here (`begin`), 6 to 9 in `escalated.py` (`resume`). Neither has a clock or a connection: the gate asks
+`begin` takes a call through steps 0 to 5, `resume` through 6 to 8. Neither has a clock or a connection: the gate asks
 the judges and gives their answers back.
 """
 
@@ -37,23 +37,34 @@ from lockgate.core.ruling.argument_scan import ArgumentScan, join_leaves, scan_a
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.arguments import flatten_arguments as flatten_arguments
 from lockgate.core.ruling.context import Context
-from lockgate.core.ruling.decide import Checked, EffectCheck, Width
+from lockgate.core.ruling.decide import Checked, EffectCheck, Width, may_clear
 from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity, effect
 from lockgate.core.ruling.effects.effects_of_call import effects_of, own_effects_of
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.sql import without_removals
 from lockgate.core.ruling.effects.tool_arguments import names_file
-from lockgate.core.ruling.explanations import CARRIED, EFFECT, FORBIDDEN
+from lockgate.core.ruling.explanations import CARRIED, EFFECT, FORBIDDEN, explain
 from lockgate.core.ruling.goal import may_be_delegated
-from lockgate.core.ruling.policy import Policy
+from lockgate.core.ruling.opinions import (
+    DEVELOPERS,
+    Authority,
+    JudgeStanding,
+    Opinion,
+    Ruling,
+    Silent,
+    Triage,
+    Unreadable,
+)
+from lockgate.core.ruling.policy import Policy, observe
 from lockgate.core.ruling.provenance import GROUPS, MAX_ORIGINS
 from lockgate.core.ruling.scope.border import border_from_scope
 from lockgate.core.ruling.scope.crossings import find_crossings
-from lockgate.core.ruling.self_protection import find_tampering, findings_from_effects, is_unrelated
+from lockgate.core.ruling.self_protection import find_tampering, findings_from_effects
 from lockgate.core.ruling.targets import PATTERNS as _P
 from lockgate.core.ruling.targets import find_host_words, is_local_host
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import read_tool_name, tool_risk
+from lockgate.core.tables import read_table
 from lockgate.core.text.rules import RULES_BY_ID, Scope
 from lockgate.core.text.scanner import Scanner, encode
 from lockgate.core.vocabulary import Action, Decision, Finding, Mode, Origin, Reason, Risk
@@ -75,6 +86,13 @@ HARD_RULES = (
 _DOOR_RULES = {FORBIDDEN, *(EFFECT + name for name, kind in KINDS.items() if kind.severity is Severity.OPENS_A_DOOR)}
 _ARGUMENTS_CUT = Finding("cap:arguments", "arguments", 0, 0)
 _DROPS_TABLES = "execution:drop-tables"
+# Why there is no answer, for people; the words are those of `questions.NoAnswerReason`.
+_NO_ANSWER = {row[0]: row[1] for row in read_table(__package__, "findings.tbl", "no answers", ("why", "words"))}
+_OUTCOMES = {
+    Action.PAUSE: "so this call pauses",
+    Action.REORIENT: "so the agent is asked to reconsider",
+    Action.CONTINUE: "the policy lets it continue",
+}
 
 
 class Stage(StrEnum):
@@ -121,7 +139,7 @@ class EscalatedCall(NamedTuple):
 class _Review:
     """One call on its way through steps 0 to 5: the facts about it, and what was found so far.
 
-    `always` are the findings of step 0. `scan` and `delegated` are None until a step has needed them.
+    `always` are the findings of step 0. `scan` and `read` are made when a step first needs them.
     """
 
     context: Context
@@ -139,7 +157,6 @@ class _Review:
     scan: ArgumentScan | None = None
     effects: tuple[Effect, ...] = ()
     read: tuple[Effect, ...] = ()
-    delegated: frozenset[str] | None = None
 
     @property
     def is_paranoid(self) -> bool:
@@ -188,13 +205,6 @@ class _Review:
             self.read = tuple(sorted((*effects, *requests), key=lambda entry: -entry.severity))
         return self.read
 
-    def find_delegated(self) -> frozenset[str]:
-        """Return the blocks whose orders the user told the agent to follow, where this call may be one of them."""
-        if self.delegated is None:
-            may_be_followed = bool(self.effects) and all(map(may_be_delegated, self.effects))
-            self.delegated = self.context.find_delegated() if may_be_followed else frozenset()
-        return self.delegated
-
     def scan_arguments(self) -> ArgumentScan:
         """Return the scan of the arguments; they are scanned once."""
         if self.scan is None:
@@ -228,9 +238,9 @@ def begin(
     is_strict = policy.strict_patterns and risk is Risk.HIGH
     review = _Review(context, call, policy, scanner, width, leaves, is_cut, text, risk, is_strict)
     # 0. Always.
-    _check_scope(review)
-    _check_self_protection(review)
-    _check_flows_and_host(review)
+    if policy.research_scope:
+        _check_scope(review)
+    _check_always(review)
     # 1. Context, 2. Effects.
     for check in (_check_context, _check_effects):
         if (passed := check(review)) is not None:
@@ -265,43 +275,37 @@ def _risk_from_name(call: ToolCall, policy: Policy, text: str) -> Risk:
 
 
 def _check_scope(review: _Review) -> None:
-    """0. Collect what crosses the border of a declared scope, in every mode and context."""
-    if not (scope := review.policy.research_scope):
-        return
-    edge, tool, always = border_from_scope(scope), review.call.tool, review.always
+    """0. Collect what crosses the border of the declared scope, in every mode and context."""
+    edge, tool, always = border_from_scope(review.policy.research_scope), review.call.tool, review.always
     always += find_crossings(edge, review.leaves, tool=tool)
-    if review.is_cut:
-        always.append(_ARGUMENTS_CUT)
-        review.is_cut = False
     if edge:
         # Text that is hidden in a code can lead outside as well, and text that stayed unread may.
         scan = review.scan_arguments()
         always += find_crossings(edge, scan.decoded, tool=tool)
-        always += [
-            finding for finding in scan.patterns if finding.rule.startswith(HARD_RULES) and finding not in always
-        ]
+        always += [found for found in scan.patterns if found.rule.startswith(HARD_RULES) and found not in always]
+    if review.is_cut:
+        always.append(_ARGUMENTS_CUT)
 
 
-def _check_self_protection(review: _Review) -> None:
-    """0. The agent may never answer its own approval or touch Lockgate's files, even before it has read anything."""
-    if not is_unrelated(review.text):
-        review.always += find_tampering(review.leaves, review.scanner, looks=review.risk is Risk.LOW)
-    context, known = review.context, {finding.rule for finding in review.always}
-    effects = own_effects_of(review.call, context.project, context.activity, review.leaves, review.read_effects)
-    review.always += [finding for finding in findings_from_effects(effects) if finding.rule not in known]
+def _check_always(review: _Review) -> None:
+    """0. Collect what touches Lockgate itself, what a flow rule or the host holds against the call, and lost context.
 
-
-def _check_flows_and_host(review: _Review) -> None:
-    """0. Collect what a flow rule or the host holds against the call, and that earlier context may be missing."""
+    The agent may never answer its own approval or touch Lockgate's files, even before it has read anything.
+    """
+    context, always, leaves = review.context, review.always, review.leaves
+    always += find_tampering(leaves, review.scanner, looks=review.risk is Risk.LOW)
+    known = {finding.rule for finding in always}
+    effects = own_effects_of(review.call, context.project, context.activity, leaves, review.read_effects)
+    always += [finding for finding in findings_from_effects(effects) if finding.rule not in known]
     if review.policy.flows:
         from lockgate.core.ruling.flow_rules import FlowCheck
 
-        check = FlowCheck(review.context, review.leaves, review.read_effects(), is_cut=review.is_cut)
-        review.always += check.find(review.policy.flows)
+        check = FlowCheck(context, leaves, review.read_effects(), is_cut=review.is_cut)
+        always += check.find(review.policy.flows)
     if review.risk is Risk.HIGH:
-        if review.context.has_unknown_history:
-            review.always.append(Finding("cap:context-unknown", "context", 0, 0))
-        review.always += review.call.findings
+        if context.has_unknown_history:
+            always.append(Finding("cap:context-unknown", "context", 0, 0))
+        always += review.call.findings
 
 
 def _check_context(review: _Review) -> Decision | None:
@@ -338,59 +342,57 @@ def _check_arguments(review: _Review) -> ArgumentScan:
         for leaf in scan.decoded:
             hidden = ToolCall("bash", {"command": leaf.text}, folder=review.call.folder)
             always += findings_from_effects(own_effects_of(hidden, review.context.project), leaf.argument)
+    if review.is_cut and _ARGUMENTS_CUT not in always:
+        always.append(_ARGUMENTS_CUT)
     known = {finding.rule for finding in scan.patterns}
     new = [finding for finding in always if finding.rule.startswith("scope:") or finding.rule not in known]
-    patterns = [*scan.patterns, *new, *([_ARGUMENTS_CUT] if review.is_cut else [])]
-    if review.is_to_the_letter:
-        return scan._replace(patterns=patterns)
-    patterns = [finding for finding in patterns if not _is_told_by_effects(review, finding)]
-    if review.is_light_work:
-        return ArgumentScan([found for found in patterns if _counts_for_light_work(review, found)], [], scan.decoded)
+    patterns = [*scan.patterns, *new]
+    if not review.is_to_the_letter:
+        patterns = [finding for finding in patterns if _counts(review, finding)]
+        if review.is_light_work:
+            return ArgumentScan(patterns, [], scan.decoded)
     return scan._replace(patterns=patterns)
 
 
-def _is_told_by_effects(review: _Review, finding: Finding) -> bool:
-    """Return whether the goal asks for such a thing, and effects tell of every table that an argument removes.
+def _counts(review: _Review, finding: Finding) -> bool:
+    """Return whether a finding in the arguments counts for a call that does no more than its effects tell.
 
-    A statement that was not read as one is in no effect: in code, in a mail, behind an unknown program.
+    In a call that only works inside the project, text that speaks to an agent counts where it is hidden: a file of the
+    project may quote anything. Tables may go where the goal asks for it and effects tell of each table that an argument
+    removes: a statement in code, in a mail or behind an unknown program is in no effect.
     """
-    if finding.rule != _DROPS_TABLES or not review.context.goal.asks_for_kind("deletes-data"):
-        return False
-    removed = {effect.target for effect in review.effects if effect.kind == "deletes-data"}
-    text = next((leaf.text for leaf in review.leaves if leaf.argument == finding.where), "")
-    unread = without_removals(text, removed)
-    return unread != text and not review.scanner.has_match(RULES_BY_ID[_DROPS_TABLES], encode(unread))
-
-
-def _counts_for_light_work(review: _Review, finding: Finding) -> bool:
-    """Return whether a finding in the arguments counts for a call that only works inside the project.
-
-    Text that speaks to an agent counts where it is hidden: a file of the project may quote anything.
-    """
-    # By its rule: the scan of the arguments may have the same hit with another span.
-    if finding.rule.startswith("cap:") or any(finding.rule == other.rule for other in review.always):
+    if finding.rule == _DROPS_TABLES and review.context.goal.asks_for_kind("deletes-data"):
+        removed = {effect.target for effect in review.effects if effect.kind == "deletes-data"}
+        text = next((leaf.text for leaf in review.leaves if leaf.argument == finding.where), "")
+        unread = without_removals(text, removed)
+        if unread != text and not review.scanner.has_match(RULES_BY_ID[_DROPS_TABLES], encode(unread)):
+            return False
+    if not review.is_light_work or finding.rule.startswith("cap:"):
         return True
     rule = RULES_BY_ID.get(finding.rule)
-    return rule is not None and rule.scope is Scope.AGENT and finding.reading != "raw"
+    is_hidden = rule is not None and rule.scope is Scope.AGENT and finding.reading != "raw"
+    # By its rule: the scan of the arguments may have the same hit with another span.
+    return is_hidden or any(finding.rule == other.rule for other in review.always)
 
 
 def _check_origins(review: _Review, decoded: Sequence[Leaf] = ()) -> Checked:
     """5. Return the effects that the user did not ask for, and the values that an order in untrusted text names."""
+    effects = review.effects
     if not review.reaching and not review.is_paranoid and review.width is Width.NARROW:
         return Checked()
-    # Where what the call would do was read from a command or a path, its other values add nothing.
-    only_effects = any(sink_from_argument(effect.argument) in ("command", "path") for effect in review.effects)
+    may_be_followed = bool(effects) and all(map(may_be_delegated, effects))
     check = EffectCheck(
         review.context,
         review.call.tool,
         review.first_recent,
-        review.find_delegated(),
+        review.context.find_delegated() if may_be_followed else frozenset(),
         [*review.leaves, *decoded],
         review.policy.is_own,
         only_requests=review.only_requests,
-        only_effects=only_effects,
+        # Where what the call would do was read from a command or a path, its other values add nothing.
+        only_effects=any(sink_from_argument(effect.argument) in ("command", "path") for effect in effects),
     )
-    return check.find(review.effects, review.width)
+    return check.find(effects, review.width)
 
 
 def _check_blocks(review: _Review, checked: Checked, patterns: list[Finding], encoded: list[Finding]) -> None:
@@ -426,7 +428,11 @@ def _conclude(
     if reason is None:
         return Decision(Action.CONTINUE, 1, Reason.NO_RED_FLAGS, review.risk, origins=origins, effects=review.effects)
     findings = (*checked.findings, *patterns, *encoded, *checked.signals)
-    findings += _find_carried(review.context, findings, origins)
+    blocks = [origin.block for origin in origins if not origin.known] + [finding.where for finding in findings]
+    carried = {block: review.context.carried[block] for block in blocks if block in review.context.carried}
+    # What is to be said of blocks that repeat untrusted text of an earlier session.
+    for block, text in carried.items():
+        findings += (Finding(CARRIED, block, 0, 0, str(int(text.at_s)), printable(text.source, 120)),)
     return EscalatedCall(
         review.call,
         review.risk,
@@ -439,16 +445,6 @@ def _conclude(
     )
 
 
-def _find_carried(context: Context, findings: Sequence[Finding], origins: Sequence[Origin]) -> tuple[Finding, ...]:
-    """Return what is to be said of blocks in what was found that repeat untrusted text of an earlier session."""
-    blocks = [origin.block for origin in origins if not origin.known] + [finding.where for finding in findings]
-    carried = {block: context.carried[block] for block in blocks if block in context.carried}
-    return tuple(
-        Finding(CARRIED, block, 0, 0, str(int(text.at_s)), printable(text.source, 120))
-        for block, text in carried.items()
-    )
-
-
 def _gives_away_unasked(review: _Review) -> bool:
     """Return whether money or a file goes out without a word of the user about paying, sharing or writing."""
     # `include_attachments` may be a plain yes, which is no leaf.
@@ -457,3 +453,116 @@ def _gives_away_unasked(review: _Review) -> bool:
     giving = {"pays", "shares"} | ({"sends-message"} if any(map(names_file, names)) else set())
     kinds = {effect.kind for effect in review.effects} & giving
     return any(not review.context.goal.asks_for_kind(kind) for kind in kinds)
+
+
+def resume(
+    ask: EscalatedCall,
+    opinion: Opinion | None,
+    policy: Policy,
+    *,
+    reorients: int = 0,
+    judge: JudgeStanding = DEVELOPERS,
+    is_down: bool = False,
+) -> Decision | EscalatedCall:
+    """Take an escalated call through steps 6 to 8; `opinion` is None when there is no judge to ask.
+
+    `reorients` is how often the agent has been told to reconsider since the user last spoke, `judge` the standing of
+    the judge that was asked, and `is_down` whether a question without any judged text had no answer either.
+    """
+    is_supervisor = ask.stage is Stage.SUPERVISOR
+    clears = not ask.hard_findings and may_clear(
+        judge.authority,
+        ask.width,
+        grave=ask.opens_a_door,
+        supervises=is_supervisor,
+        agreed=ask.triage == "clear",
+    )
+    if isinstance(opinion, Silent | Unreadable):
+        ask = ask._replace(no_answer=opinion.why if isinstance(opinion, Silent) else "unreadable")
+    elif opinion is not None and not clears:
+        ask = ask._replace(no_answer=judge.authority.value)
+    # 6. Triage.
+    if not is_supervisor:
+        return _follow_triage(ask, opinion, policy, judge, clears=clears, is_down=is_down)
+    # 7. Supervisor, 8. No answer.
+    ruling = _follow_supervisor(ask, opinion, policy, reorients, judge, clears=clears)
+    return _follow_policy(ask, policy) if ruling is None else ruling
+
+
+def _follow_triage(
+    ask: EscalatedCall, opinion: Opinion | None, policy: Policy, judge: JudgeStanding, *, clears: bool, is_down: bool
+) -> Decision | EscalatedCall:
+    """6. CONTINUE only on a plain "not suspicious"; ask once more what cannot be read; else go one tier up."""
+    suspicious = opinion.suspicious if isinstance(opinion, Triage) else None
+    if suspicious is False and policy.mode is not Mode.PARANOID and clears:
+        explanation = f"triage found nothing that the untrusted text made this call do{_credentials(judge)}"
+        return _decision_from_ask(ask, Action.CONTINUE, 2, Reason.TRIAGE_CLEARED, explanation)
+    if is_down and policy.escalate == "auto" and ask.reason is Reason.UNNAMED_TARGET and not ask.opens_a_door:
+        explanation = "the judge is not reachable or logged out, and the narrow width lets this call run"
+        return _decision_from_ask(ask, Action.CONTINUE, 2, Reason.JUDGE_DOWN, explanation)
+    if isinstance(opinion, Unreadable) and ask.stage is Stage.TRIAGE:
+        return ask._replace(stage=Stage.TRIAGE_AGAIN)
+    heard = "suspicious" if suspicious else "clear" if suspicious is False and judge.may_agree else "unclear"
+    return ask._replace(stage=Stage.SUPERVISOR, triage="" if opinion is None else heard)
+
+
+def _credentials(judge: JudgeStanding) -> str:
+    """Return what stands behind a judge's word, as the end of a sentence; nothing for a judge without exams."""
+    if judge.has_passed:
+        how = " with distinction" if judge.authority is Authority.DISTINCTION else ""
+        return f" (the judge passed its exam{how} on {judge.examined_on})"
+    return " (the judge has taken no exam)" if judge.authority is Authority.UNEXAMINED else ""
+
+
+def _follow_supervisor(
+    ask: EscalatedCall, opinion: Opinion | None, policy: Policy, reorients: int, judge: JudgeStanding, *, clears: bool
+) -> Decision | None:
+    """7. Return what the supervisor says, or PAUSE where a hard rule holds the call; None where neither is so."""
+    match opinion:
+        case Ruling(action=Action.REORIENT, correction=correction) if reorients < policy.max_reorient_attempts:
+            explanation = "the supervisor asks the agent to reconsider"
+            return _decision_from_ask(ask, Action.REORIENT, 3, Reason.SUPERVISOR, explanation, correction)
+        case Ruling(action=Action.REORIENT):
+            explanation = f"the agent was asked to reconsider {reorients} times already, so this call pauses"
+            return _decision_from_ask(ask, Action.PAUSE, 3, Reason.TOO_MANY_REORIENTS, explanation)
+        case Ruling(action=Action.PAUSE):
+            return _decision_from_ask(ask, Action.PAUSE, 3, Reason.SUPERVISOR, "the supervisor holds this call")
+        # By its type as well: text that compares equal is no ruling.
+        case Ruling(action=Action() as action) if action is Action.CONTINUE and clears:
+            explanation = f"the supervisor lets this call run{_credentials(judge)}"
+            return _decision_from_ask(ask, Action.CONTINUE, 3, Reason.SUPERVISOR, explanation)
+    rules = ", ".join(dict.fromkeys(printable(finding.rule) for finding in ask.hard_findings))
+    why = f"no model may clear {rules}, so this call pauses"
+    return _decision_from_ask(ask, Action.PAUSE, 3, Reason.HARD_RULE, why) if rules else None
+
+
+def _follow_policy(ask: EscalatedCall, policy: Policy) -> Decision:
+    """8. Return what the policy says about a call that no judge has cleared."""
+    action = policy.on_unclear(ask.risk)
+    if ask.triage == "suspicious" and ask.no_answer != "truncated":
+        why = "the judge found it suspicious"
+    else:
+        why = "no judge has cleared it" + (f": {_NO_ANSWER[ask.no_answer]}" if ask.no_answer in _NO_ANSWER else "")
+    joint = "; " if action is Action.CONTINUE else ", "
+    return _decision_from_ask(ask, action, 3, ask.reason, f"{why}{joint}{_OUTCOMES[action]}")
+
+
+def decide_unrecorded(decision: Decision, policy: Policy, why: str) -> Decision:
+    """9. Return what becomes of a ruling that could not be recorded; `why` is what the journal says."""
+    before = [decision.explanation] if decision.explanation else []
+    if decision.action is not Action.CONTINUE:
+        return decision._replace(explanation="; ".join([*before, f"this is not on record: {why}"]))
+    action = Action.PAUSE if decision.risk is Risk.HIGH else policy.on_unclear(decision.risk)
+    outcome = _OUTCOMES[action]
+    if decision.reason is Reason.APPROVED and action is not Action.CONTINUE:
+        outcome = "a person's yes to it is used up, and the call pauses until it is approved anew"
+    explanation = "; ".join([*before, f"this cannot be recorded: {why}", outcome])
+    held = decision._replace(action=action, reason=Reason.JOURNAL_UNAVAILABLE, explanation=explanation)
+    return observe(held, policy)
+
+
+def _decision_from_ask(
+    ask: EscalatedCall, action: Action, tier: int, reason: Reason, why: str, correction: str = ""
+) -> Decision:
+    told = explain(ask.reason, ask.findings, ask.origins, ask.effects, why)
+    return Decision(action, tier, reason, ask.risk, told, ask.findings, ask.origins, correction, effects=ask.effects)

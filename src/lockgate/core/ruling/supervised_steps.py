@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from functools import lru_cache
@@ -103,34 +103,6 @@ class SelfAssessment:
 
 # What agents write into a list that they were asked for and have nothing to put in.
 _NOTHING = frozenset(("none", "no", "n/a", "na", "nothing", "nil", "null", "-", "--", "none.", "n/a."))
-
-
-def _entries(value: object, name: str) -> tuple[str, ...]:
-    # A single text is a list of letters to Python.
-    if isinstance(value, str) or not isinstance(value, Sequence):
-        raise InvalidCall(f"{name} must be a list of texts, not {type(value).__name__}")
-    if len(value) > MAX_ENTRIES:
-        raise InvalidCall(f"{name} has {len(value):,} entries, the limit is {MAX_ENTRIES}", hint=_SPLIT)
-    entries = [_text(entry, f"an entry of {name}", MAX_ENTRY) for entry in value]
-    return tuple(entry for entry in entries if entry and entry.lower() not in _NOTHING)
-
-
-def _text(value: object, name: str, most: int = MAX_TEXT) -> str:
-    if not isinstance(value, str):
-        raise InvalidCall(f"{name} must be text, not {type(value).__name__}")
-    if len(value) > most:
-        raise InvalidCall(f"{name} has {len(value):,} characters, the limit is {most:,}")
-    return plain_text(value, name).strip()
-
-
-def _truth(value: object, name: str) -> bool:
-    # The text "false" is true to Python.
-    if type(value) is not bool:
-        raise InvalidCall(f"{name} must be true or false, not {type(value).__name__}")
-    return value
-
-
-_CHECKS: dict[object, Callable[[object, str], object]] = {"str": _text, "bool": _truth, "tuple[str, ...]": _entries}
 _Statement = TypeVar("_Statement", Commitment, SelfAssessment)
 _P = read_patterns(__package__, "supervised_steps.tbl")
 _STATEMENTS: dict[type, str] = {Commitment: "a commitment", SelfAssessment: "a self-assessment"}
@@ -139,12 +111,29 @@ _SPLIT = "split the work into several steps"
 
 def _check_fields(statement: Commitment | SelfAssessment) -> None:
     for field in fields(statement):
-        value = _CHECKS[field.type](getattr(statement, field.name), field.name)
+        value = _check_field(getattr(statement, field.name), field.name, str(field.type))
         object.__setattr__(statement, field.name, value)
     size = len(json.dumps(asdict(statement)))
     if size > MAX_WRITTEN:
         what = _STATEMENTS[type(statement)]
         raise InvalidCall(f"{what} takes {size:,} bytes as JSON, the limit is {MAX_WRITTEN:,}", hint=_SPLIT)
+
+
+def _check_field(value: object, name: str, kind: str, most: int = MAX_TEXT) -> object:
+    """Return a field of a statement, or an entry of one: the text "false" is true to Python, and a text is a list."""
+    if kind == "bool" and type(value) is bool:
+        return value
+    if kind == "str" and isinstance(value, str):
+        if len(value) > most:
+            raise InvalidCall(f"{name} has {len(value):,} characters, the limit is {most:,}")
+        return plain_text(value, name).strip()
+    if kind == "tuple[str, ...]" and isinstance(value, Sequence) and not isinstance(value, str):
+        if len(value) > MAX_ENTRIES:
+            raise InvalidCall(f"{name} has {len(value):,} entries, the limit is {MAX_ENTRIES}", hint=_SPLIT)
+        entries = [str(_check_field(entry, f"an entry of {name}", "str", MAX_ENTRY)) for entry in value]
+        return tuple(entry for entry in entries if entry and entry.lower() not in _NOTHING)
+    wanted = {"bool": "true or false", "str": "text"}.get(kind, "a list of texts")
+    raise InvalidCall(f"{name} must be {wanted}, not {type(value).__name__}")
 
 
 def parse_statement(value: _Statement | Mapping[str, object], kind: type[_Statement]) -> _Statement:
@@ -162,15 +151,11 @@ def parse_statement(value: _Statement | Mapping[str, object], kind: type[_Statem
     return kind(**cast("dict[str, Any]", value))
 
 
-# Why a step needs to be looked at, and what says so.
-CAUSES = {
-    "concerns_raised": "assessment",
-    "commitment_not_met": "assessment",
-    "scope_deviation": "assessment",
-    "excess_assumptions": "commitment",
-    "undeclared_call": "acts",
-    "abandoned_step": "abandoned",
-}
+# Why a step needs to be looked at.
+CAUSES = (
+    *("concerns_raised", "commitment_not_met", "scope_deviation", "excess_assumptions", "undeclared_call"),
+    "abandoned_step",
+)
 
 
 def compare_with_commitment(
@@ -182,18 +167,18 @@ def compare_with_commitment(
     much. `abandoned` are the goals of inner steps that no judge looked at.
     """
     assumed = split_assumptions((*(commitment.assumptions if commitment else ()), *assessment.assumptions))
-    texts: dict[str, Sequence[str]] = {
-        "concerns_raised": assessment.concerns,
-        "commitment_not_met": [] if assessment.met else [""],
-        "scope_deviation": assessment.deviations,
-        "excess_assumptions": [f"{len(assumed)} assumptions"] if len(assumed) > MAX_ASSUMPTIONS else [],
-        "undeclared_call": [f"{printable(act.tool)}: {act.why}" for act in acts.most_telling() if act.why],
-        "abandoned_step": abandoned,
-    }
+    causes: tuple[tuple[str, Sequence[str], int], ...] = (
+        ("assessment", assessment.concerns, MAX_WORDS),
+        ("assessment", [] if assessment.met else [""], 1),
+        ("assessment", assessment.deviations, MAX_WORDS),
+        ("commitment", [f"{len(assumed)} assumptions"] if len(assumed) > MAX_ASSUMPTIONS else [], 1),
+        ("acts", [f"{printable(act.tool)}: {act.why}" for act in acts.most_telling() if act.why], MAX_CALLS),
+        ("abandoned", abandoned, MAX_WORDS),
+    )
     return tuple(
         Finding(f"step:{cause}", where, 0, 0, "raw", text)
-        for cause, where in CAUSES.items()
-        for text in [*dict.fromkeys(texts[cause])][: MAX_CALLS if where == "acts" else MAX_WORDS]
+        for cause, (where, texts, most) in zip(CAUSES, causes, strict=True)
+        for text in [*dict.fromkeys(texts)][:most]
     )[:MAX_TRIGGERS]
 
 
@@ -354,40 +339,29 @@ def _why_excluded(entry: str, tool: str, leaves: list[Leaf]) -> str:
         crossed = find_crossings(Border(excluded=never, is_open=True), leaves, tool=tool)
         is_touched = any(finding.rule == OUTSIDE for finding in crossed)
         return f"it touches what the commitment puts out of scope ({quoted(entry)})" if is_touched else ""
-    is_named = _mentions_tool(entry, tool, alone=True) or _names_action(entry, tool)
-    return f"the commitment puts it out of scope ({quoted(entry)})" if is_named else ""
+    # Many tools are called by a plain verb, and `write` in "write to production" is not the tool.
+    words = tool_words(tool)
+    is_named = _mentions(entry, words) and (len(words) > 1 or tool_words(entry) == words)
+    return f"the commitment puts it out of scope ({quoted(entry)})" if is_named or _names_action(entry, tool) else ""
 
 
 _border_from_entry = lru_cache(maxsize=256)(border_from_prose)
 
 
 def _declares_tool(entry: str, tool: str) -> bool:
-    """Whether an entry says what a tool does."""
+    """Whether an entry says what a tool does, or its name."""
+    if _mentions(entry, tool_words(tool)):
+        return True
     intent = tool_intent(tool)
     if canonical_tool(tool) == "bash":
         # What a shell is run for is in its command, so that a verb is all a declaration can be expected to name.
-        return _mentions_tool(entry, tool) or not intent.verbs.isdisjoint(_stems(entry))
+        return not intent.verbs.isdisjoint(_stems(entry))
     # Without an object a synonym says too little: who means to send a reply has not declared to pay.
-    return _mentions_tool(entry, tool) or (bool(intent.objects) and _names_action(entry, tool))
+    return bool(intent.objects) and _names_action(entry, tool)
 
 
-def _mentions_tool(entry: str, tool: str, *, alone: bool = False) -> bool:
-    """Whether an entry says the tool's name; with `alone`, a name of one word has to be all it says.
-
-    Many tools are called by a plain verb, and `write` in "write to production" is not the tool.
-    """
-    words, entry_words = tool_words(tool), tool_words(entry)
-    if alone and len(words) == 1:
-        return entry_words == words
-    starts = range(len(entry_words) - len(words) + 1)
-    return bool(words) and any(entry_words[start : start + len(words)] == words for start in starts)
-
-
-@lru_cache(maxsize=256)
-def _wishes(entry: str) -> Goal:
-    wishes = Goal()
-    wishes.add(entry.encode("utf-8", "ignore"), asks=True)
-    return wishes
+def _mentions(entry: str, words: Sequence[str]) -> bool:
+    return bool(words) and f" {' '.join(words)} " in f" {' '.join(tool_words(entry))} "
 
 
 @lru_cache(maxsize=1024)
@@ -400,7 +374,14 @@ def _names_action(entry: str, tool: str) -> bool:
     both = verbs & objects
     stems = [_stems(part) for part in _P["end of a part"].split(entry)]
     says = any(part & (verbs - both) or (part & both and part.isdisjoint(PLAIN_VERBS)) for part in stems)
-    return _wishes(entry).asks_for_tool(tool) and says
+    return says and _wishes(entry).asks_for_tool(tool)
+
+
+@lru_cache(maxsize=256)
+def _wishes(entry: str) -> Goal:
+    wishes = Goal()
+    wishes.add(entry.encode("utf-8", "ignore"), asks=True)
+    return wishes
 
 
 def _stems(text: str) -> set[str]:

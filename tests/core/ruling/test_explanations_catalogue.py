@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lockgate.core.ruling.effects.effect import KINDS, Severity
-from lockgate.core.ruling.finding_catalogue import (
+from lockgate.core.ruling.explanations import (
     ENTRIES,
     entry_for,
     find_entry,
