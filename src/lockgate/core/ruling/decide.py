@@ -263,7 +263,8 @@ class EffectCheck:
                 # Of an owner whom the user names, only another mailbox of the same host.
                 is_own = self._goal.names_owner_of(target) and other.rpartition("@")[2] != target.rpartition("@")[2]
                 if other and not is_own:
-                    names = (quoted(target, _MAX_ALIKE), quoted(other, _MAX_ALIKE))
-                    who = "the project" if other in hosts else "the goal"
-                    says = f"{names[0]} is not {names[1]}, which {who} names, but looks like it"
+                    known_by = (
+                        f"{quoted(other, _MAX_ALIKE)}, which {'the project' if other in hosts else 'the goal'} names"
+                    )
+                    says = f"{quoted(target, _MAX_ALIKE)} is not {known_by}, but looks like it"
                     yield Finding(LOOKALIKE, effect.argument, effect.start, effect.end, "raw", says)

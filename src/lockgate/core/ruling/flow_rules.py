@@ -77,7 +77,7 @@ def parse_flow(text: str) -> FlowRule:
     key = "".join(keys[:1])
     source, outside = _word(row, key), row.get("outside", [])
     unknown = next((quoted(key) for key in sorted(set(row) - _KEYS)), "")
-    is_place = to in (OUT, *SINKS) or any(_is_kind(kind, to) for kind in KINDS)
+    is_place = to in (OUT, *SINKS) or any(f"{kind}-".startswith(f"{to}-") for kind in KINDS)
     is_name, is_value = _P["rule name"].fullmatch(name), key != "value" or source in VALUE_KINDS
     texts = outside if isinstance(outside, list) else [None]
     is_list = all(isinstance(text, str) and 0 < len(text) <= _MAX_TEXT for text in texts)
@@ -141,6 +141,10 @@ def labels_of(source: str, labels: Sequence[str]) -> frozenset[str]:
 # --- a call
 
 
+def _fold_text(text: str) -> str:
+    return " ".join(text.lower().split())
+
+
 class FlowCheck:
     """Looks for what the flow rules of a policy hold against one call."""
 
@@ -180,40 +184,34 @@ class FlowCheck:
                 if rule.source in dict(redact(leaf.text).removed):
                     return f"a value of the kind `{rule.source}` would go to {to}", leaf.argument
             return (f"its arguments were not read to the end, and go to {to}", "arguments") if self._is_cut else None
-        blocks = self._blocks_from(rule)
+        context = self._context
+        if rule.key.endswith("_label"):
+            blocks = [block.content for block in context.blocks if rule.source in context.labels.get(block.id, ())]
+        else:
+            pattern = _pattern(rule.source)
+            blocks = [block.content for block in context.blocks if pattern.fullmatch(block.source.lower())]
         # What a session has read that began elsewhere is not known, so it may be this.
-        if not blocks and not self._context.has_unknown_history:
+        if not blocks and not context.has_unknown_history:
             return None
         if rule.key.startswith("after"):
             return f"the session has read `{rule.source}`, and this goes to {to}", "arguments"
         if self._is_cut:
             why = f"its arguments were not read to the end, and may hold `{rule.source}`, which must not go to {to}"
             return why, "arguments"
-        asked = _fold_text(self._context.goal.asked_text)
+        asked = _fold_text(context.goal.asked_text)
         for leaf in places:
             # What the user said goes where the user says.
             if _fold_text(leaf.text) in asked:
                 continue
             if self._holds(blocks, leaf.text, asked):
                 return f"text of `{rule.source}` would go to {to}", leaf.argument
-            if rule.to not in SINKS and self._is_composed(leaf.text):
+            own = leaf.text
+            for target in filter(None, (effect.target for effect in self._effects)):
+                own = own.replace(target, "")
+            if rule.to not in SINKS and len(own.strip()) > _COMPOSED:
                 why = f"the agent has read `{rule.source}`, and this text of its own may hold it; it would go to {to}"
                 return why, leaf.argument
         return None
-
-    def _blocks_from(self, rule: FlowRule) -> list[str]:
-        """Return the texts of the source, or with the label, that a rule names."""
-        context = self._context
-        if rule.key.endswith("_label"):
-            return [block.content for block in context.blocks if rule.source in context.labels.get(block.id, ())]
-        pattern = _pattern(rule.source)
-        return [block.content for block in context.blocks if pattern.fullmatch(block.source.lower())]
-
-    def _is_composed(self, text: str) -> bool:
-        """Return whether a text is long enough, without the targets themselves, to hold what the agent has read."""
-        for target in filter(None, (effect.target for effect in self._effects)):
-            text = text.replace(target, "")
-        return len(text.strip()) > _COMPOSED
 
     def _holds(self, blocks: Sequence[str], text: str, asked: str) -> bool:
         """Return whether a block has this text, or an address or a name in it; a text too long to compare counts."""
@@ -230,31 +228,21 @@ class FlowCheck:
         return False
 
 
-def _fold_text(text: str) -> str:
-    return " ".join(text.lower().split())
-
-
-def _is_kind(kind: str, name: str) -> bool:
-    return kind == name or kind.startswith(f"{name}-")
-
-
 def _targets_for_kind(to: str, effects: Sequence[Effect]) -> list[str]:
     if to == OUT:
         return [effect.target for effect in effects if effect.severity >= Severity.REACHES_OUT]
-    return [effect.target for effect in effects if _is_kind(effect.kind, to)]
+    return [effect.target for effect in effects if f"{effect.kind}-".startswith(f"{to}-")]
 
 
 def _is_allowed(target: str, outside: Sequence[str]) -> bool:
     """Return whether every address in a target is one that the rule lets through; what cannot be told is not."""
-    parts = _split_addresses(target)
-    return bool(outside) and bool(parts) and all(_is_allowed_address(part, outside) for part in parts)
-
-
-def _is_allowed_address(address: str, outside: Sequence[str]) -> bool:
-    return any(
-        _target_pattern(pattern).fullmatch(name) or (pattern.startswith("*.") and name == pattern[2:])
-        for pattern in outside
-        for name in _names_of(address)
+    addresses = [_names_of(part) for part in _split_addresses(target)]
+    # `*.our.example` lets `our.example` through as well.
+    bare = {glob[2:] for glob in outside if glob.startswith("*.")}
+    patterns = [_target_pattern(glob) for glob in outside]
+    return bool(addresses) and all(
+        any(name in bare or any(pattern.fullmatch(name) for pattern in patterns) for name in names)
+        for names in addresses
     )
 
 
@@ -278,10 +266,8 @@ def _target_pattern(glob: str) -> re.Pattern[str]:
 
 def exceptions_for(rule: FlowRule, leaves: Sequence[Leaf], effects: Sequence[Effect]) -> tuple[str, ...]:
     """Return the addresses of a call that `outside` would have to name; none where one cannot be named there."""
-    if rule.to in SINKS:
-        targets = [leaf.text for leaf in _leaves_for_sink(rule.to, leaves, effects)]
-    else:
-        targets = _targets_for_kind(rule.to, effects)
+    sinks = [leaf.text for leaf in _leaves_for_sink(rule.to, leaves, effects)]
+    targets = sinks if rule.to in SINKS else _targets_for_kind(rule.to, effects)
     held = [target for target in targets if not _is_allowed(target, rule.outside)]
     names = [_names_of(part) for target in held for part in _split_addresses(target)]
     # Of a name of several words each word would be let through alone.

@@ -71,16 +71,8 @@ from lockgate.core.vocabulary import Action, Decision, Finding, Mode, Origin, Re
 
 # A finding of a rule that starts with one of these holds a call, and no model's answer releases it.
 HARD_RULES = (
-    "cap:arguments",
-    "cap:context-unknown",
-    "cap:readings",
-    "cap:text",
-    "execution:own-",
-    "flow:",
-    "mcp:",
-    "plug:",
-    "scope:",
-    "step:needs-a-person",
+    *("cap:arguments", "cap:context-unknown", "cap:readings", "cap:text", "execution:own-"),
+    *("flow:", "mcp:", "plug:", "scope:", "step:needs-a-person"),
 )
 # A finding that no quick judge may clear: the gravest kinds, and whatever the goal forbids.
 _DOOR_RULES = {FORBIDDEN, *(EFFECT + name for name, kind in KINDS.items() if kind.severity is Severity.OPENS_A_DOOR)}
@@ -139,7 +131,9 @@ class EscalatedCall(NamedTuple):
 class _Review:
     """One call on its way through steps 0 to 5: the facts about it, and what was found so far.
 
-    `always` are the findings of step 0. `scan` and `read` are made when a step first needs them.
+    `always` are the findings of step 0, `read` the effects once a step has needed them, `effects` those that count.
+    With `is_to_the_letter` patterns count whatever the call would do: they are strict, and its tool's name is
+    that of a high-risk one.
     """
 
     context: Context
@@ -151,7 +145,6 @@ class _Review:
     is_cut: bool
     text: str
     risk: Risk
-    # Patterns count whatever the call would do: they are strict, and its tool's name is that of a high-risk one.
     is_to_the_letter: bool
     always: list[Finding] = field(default_factory=list)
     scan: ArgumentScan | None = None
@@ -163,21 +156,19 @@ class _Review:
         return self.policy.mode is Mode.PARANOID
 
     @property
+    def may_pass_early(self) -> bool:
+        """Whether steps 1 and 2 may let the call run."""
+        return not self.is_paranoid and not self.always
+
+    @property
     def first_recent(self) -> int:
         """The position of the first block that counts as recent."""
         return max(0, len(self.context.blocks) - self.policy.recent_blocks) if self.policy.recent_blocks else 0
 
     @property
-    def reaching(self) -> list[Effect]:
-        """The effects that reach out of the project."""
-        return [effect for effect in self.effects if effect.severity >= Severity.REACHES_OUT]
-
-    @property
     def severity(self) -> Severity:
-        """The gravest thing that the call would do; without effects, what its risk stands for."""
-        if self.effects:
-            return self.effects[0].severity
-        return Severity.LOOKS if self.risk is Risk.LOW else Severity.OPENS_A_DOOR
+        """The gravest thing that the call would do; it is never nothing."""
+        return self.effects[0].severity if self.effects else Severity.OPENS_A_DOOR
 
     @property
     def is_light_work(self) -> bool:
@@ -185,15 +176,11 @@ class _Review:
         return self.severity < Severity.REACHES_OUT and not self.is_paranoid
 
     @property
-    def may_pass_early(self) -> bool:
-        """Whether steps 1 and 2 may let the call run."""
-        return not self.is_paranoid and not self.always
-
-    @property
     def only_requests(self) -> bool:
         """Whether the call does no more than follow links that it names, as a text has them."""
-        is_request = all(effect.kind == "requests" and effect.target for effect in self.reaching)
-        if not self.reaching or not is_request or any(effect.kind == "runs-project-task" for effect in self.effects):
+        reaching = [effect for effect in self.effects if effect.severity >= Severity.REACHES_OUT]
+        is_request = reaching and all(effect.kind == "requests" and effect.target for effect in reaching)
+        if not is_request or any(effect.kind == "runs-project-task" for effect in self.effects):
             return False
         # A query that no text wrote was put together by the agent, and can take something along.
         return all(self.context.index.has_words(query) for query in _P["query"].findall(self.text))
@@ -234,7 +221,10 @@ def begin(
     """
     leaves, is_cut = flattened or flatten_arguments(call.arguments)
     text = join_leaves(leaves)
-    risk = _risk_from_name(call, policy, text)
+    risk = tool_risk(call.tool, additional=policy.high_risk_tools, annotations=call.annotations)
+    # A request for an address carries the address to the server behind it: reading can send data out.
+    if call.findings or ("://" in text and not read_tool_name(call.tool).known):
+        risk = Risk.HIGH
     is_strict = policy.strict_patterns and risk is Risk.HIGH
     review = _Review(context, call, policy, scanner, width, leaves, is_cut, text, risk, is_strict)
     # 0. Always.
@@ -265,13 +255,6 @@ def _requests_of_tasks(effects: Sequence[Effect], leaves: Sequence[Leaf], projec
         for host in find_host_words(text[task.start : task.end]):
             if not (is_local_host(host) or project.has_host(host) or task.target.endswith(host)):
                 yield effect("requests", host, argument=task.argument, span=(task.start, task.end))
-
-
-def _risk_from_name(call: ToolCall, policy: Policy, text: str) -> Risk:
-    # A request for an address carries the address to the server behind it: reading can send data out.
-    if call.findings or ("://" in text and not read_tool_name(call.tool).known):
-        return Risk.HIGH
-    return tool_risk(call.tool, additional=policy.high_risk_tools, annotations=call.annotations)
 
 
 def _check_scope(review: _Review) -> None:
@@ -378,7 +361,7 @@ def _counts(review: _Review, finding: Finding) -> bool:
 def _check_origins(review: _Review, decoded: Sequence[Leaf] = ()) -> Checked:
     """5. Return the effects that the user did not ask for, and the values that an order in untrusted text names."""
     effects = review.effects
-    if not review.reaching and not review.is_paranoid and review.width is Width.NARROW:
+    if review.is_light_work and review.width is Width.NARROW:
         return Checked()
     may_be_followed = bool(effects) and all(map(may_be_delegated, effects))
     check = EffectCheck(
@@ -484,9 +467,17 @@ def resume(
     # 6. Triage.
     if not is_supervisor:
         return _follow_triage(ask, opinion, policy, judge, clears=clears, is_down=is_down)
-    # 7. Supervisor, 8. No answer.
+    # 7. Supervisor.
     ruling = _follow_supervisor(ask, opinion, policy, reorients, judge, clears=clears)
-    return _follow_policy(ask, policy) if ruling is None else ruling
+    if ruling is not None:
+        return ruling
+    # 8. No answer.
+    action = policy.on_unclear(ask.risk)
+    why = "no judge has cleared it" + (f": {_NO_ANSWER[ask.no_answer]}" if ask.no_answer in _NO_ANSWER else "")
+    if ask.triage == "suspicious" and ask.no_answer != "truncated":
+        why = "the judge found it suspicious"
+    joint = "; " if action is Action.CONTINUE else ", "
+    return _decision_from_ask(ask, action, 3, ask.reason, f"{why}{joint}{_OUTCOMES[action]}")
 
 
 def _follow_triage(
@@ -534,17 +525,6 @@ def _follow_supervisor(
     rules = ", ".join(dict.fromkeys(printable(finding.rule) for finding in ask.hard_findings))
     why = f"no model may clear {rules}, so this call pauses"
     return _decision_from_ask(ask, Action.PAUSE, 3, Reason.HARD_RULE, why) if rules else None
-
-
-def _follow_policy(ask: EscalatedCall, policy: Policy) -> Decision:
-    """8. Return what the policy says about a call that no judge has cleared."""
-    action = policy.on_unclear(ask.risk)
-    if ask.triage == "suspicious" and ask.no_answer != "truncated":
-        why = "the judge found it suspicious"
-    else:
-        why = "no judge has cleared it" + (f": {_NO_ANSWER[ask.no_answer]}" if ask.no_answer in _NO_ANSWER else "")
-    joint = "; " if action is Action.CONTINUE else ", "
-    return _decision_from_ask(ask, action, 3, ask.reason, f"{why}{joint}{_OUTCOMES[action]}")
 
 
 def decide_unrecorded(decision: Decision, policy: Policy, why: str) -> Decision:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
-from functools import partial
+from functools import cached_property, partial
 from operator import add, and_, or_
 from typing import Any
 
@@ -92,16 +92,16 @@ def _patterns(values: object, name: str) -> tuple[str, ...]:
         raise InvalidConfig(f"{len(patterns):,} additional patterns, the limit is {MAX_PATTERNS}", hint=hint)
     for pattern in patterns:
         what, size = f"pattern {quoted(pattern)}", len(pattern)
-        if not pattern.strip():
-            raise InvalidConfig("an empty pattern would match everything", hint="remove it")
-        if size > MAX_PATTERN_LENGTH:
-            limit = f"{size:,} characters, the limit is {MAX_PATTERN_LENGTH:,}"
-            raise InvalidConfig(f"{what} has {limit}", hint="split it into several patterns")
-        # The engine reads a pattern up to its first NUL: what follows would silently not be looked for.
-        if "\0" in pattern:
-            raise InvalidConfig(f"{what} holds a NUL character", hint=r"write it as \x00")
-        if has_half_pair(pattern):
-            raise InvalidConfig(f"{what} holds half a surrogate pair, which is no character")
+        limit = f"{what} has {size:,} characters, the limit is {MAX_PATTERN_LENGTH:,}"
+        for is_wrong, fault, hint in (
+            (not pattern.strip(), "an empty pattern would match everything", "remove it"),
+            (size > MAX_PATTERN_LENGTH, limit, "split it into several patterns"),
+            # The engine reads a pattern up to its first NUL: what follows would silently not be looked for.
+            ("\0" in pattern, f"{what} holds a NUL character", r"write it as \x00"),
+            (has_half_pair(pattern), f"{what} holds half a surrogate pair, which is no character", ""),
+        ):
+            if is_wrong:
+                raise InvalidConfig(fault, hint=hint)
     if patterns:
         # Imported here: only installations with patterns of their own pay for it.
         from lockgate.core.text.pattern_cost import check_budget
@@ -161,10 +161,8 @@ def _own(values: object, name: str) -> tuple[str, ...]:
             from lockgate.core.ruling.targets import is_shared
 
             if is_shared(entry.encode()):
-                hint = "name your own hosts there under `hosts`"
-                raise InvalidConfig(
-                    f"{quoted(entry)} is no domain of your own: anyone can have a host there", hint=hint
-                )
+                fault = f"{quoted(entry)} is no domain of your own: anyone can have a host there"
+                raise InvalidConfig(fault, hint="name your own hosts there under `hosts`")
     return entries
 
 
@@ -192,7 +190,7 @@ def _checked(default: object, check: Callable[..., object], strictest: Callable[
     return field(default=default, metadata={"check": check, "strictest": strictest})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Policy:
     """What is in force for a session; equal policies have equal hashes, and any change gives another.
 
@@ -235,14 +233,10 @@ class Policy:
     escalate: str = _checked("auto", partial(_choice, ESCALATE), lambda a, b: "wide" if b == "wide" else a)
     unsafe_continue_on_unclear: bool = _checked(False, _flag, and_)
     unsafe_disable_phrase_rules: bool = _checked(False, _flag, and_)
-    # Made from the fields above: the set is asked for on every call, the hash goes into every record.
-    high_risk_tools: frozenset[str] = field(default=frozenset(), init=False, repr=False, compare=False)
-    _hash: str = field(default="", init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name, (check, _) in _RULES.items():
             object.__setattr__(self, name, check(getattr(self, name), name))
-        object.__setattr__(self, "high_risk_tools", frozenset(self.additional_high_risk_tools))
         if self.mode is Mode.RESEARCH and not self.research_scope:
             hint = 'say what the research is about, e.g. scope = "our own test lab"'
             raise InvalidConfig("mode `research` needs a scope", hint=hint)
@@ -250,19 +244,22 @@ class Policy:
             hint = "use PAUSE or REORIENT; to fail open all the same, set unsafe_continue_on_unclear"
             raise InvalidConfig("a high-risk call cannot continue without an answer", hint=hint)
 
-    @property
+    @cached_property
+    def high_risk_tools(self) -> frozenset[str]:
+        """The tools that the operator calls high-risk, as a set: it is asked for on every call."""
+        return frozenset(self.additional_high_risk_tools)
+
+    @cached_property
     def hash(self) -> str:
         """`sha256:` and 64 hexadecimal digits, the same in every process and on every version of Python."""
-        if not self._hash:
-            from hashlib import sha256
+        from hashlib import sha256
 
-            members = {name: getattr(self, name) for name in FIELDS if name != "escalate"}
-            # Fields that are newer than the hash count only where they are set: older policies keep their hash.
-            newer = {"enforce": True, **dict.fromkeys(("flows", "labels", "effect_rows", *_OWN), ())}
-            lines = sorted(f"{name}={_canonical(value)}" for name, value in members.items() if value != newer.get(name))
-            digest = sha256("\n".join(["lockgate policy/1", *lines]).encode("ascii")).hexdigest()
-            object.__setattr__(self, "_hash", f"sha256:{digest}")
-        return self._hash
+        members = {name: getattr(self, name) for name in FIELDS if name != "escalate"}
+        # Fields that are newer than the hash count only where they are set: older policies keep their hash.
+        newer = {"enforce": True, **dict.fromkeys(("flows", "labels", "effect_rows", *_OWN), ())}
+        lines = sorted(f"{name}={_canonical(value)}" for name, value in members.items() if value != newer.get(name))
+        digest = sha256("\n".join(["lockgate policy/1", *lines]).encode("ascii")).hexdigest()
+        return f"sha256:{digest}"
 
     def is_own(self, target: str) -> bool:
         """Return whether a target is the operator's own: an exact mailbox or account, a host or a place in a registry.
@@ -279,11 +276,10 @@ class Policy:
         if _fold_own(text, "own_accounts") in self.own_accounts:
             return True
         host = host_from_value(text).removesuffix(".") or text
-        if not re.fullmatch(_OWN["own_hosts"][0], host):
-            return False
-        is_own_host = host in self.own_hosts or host in self.own_registries
         is_below = any(f".{host}".endswith(f".{domain}") for domain in self.own_domains)
-        return is_own_host or is_below or any(f"{text}/".startswith(f"{place}/") for place in self.own_registries)
+        is_owned = is_below or host in (*self.own_hosts, *self.own_registries)
+        is_owned = is_owned or any(f"{text}/".startswith(f"{place}/") for place in self.own_registries)
+        return is_owned and re.fullmatch(_OWN["own_hosts"][0], host) is not None
 
     def on_unclear(self, risk: Risk) -> Action:
         """Return what happens to a flagged call that no judge could settle."""
@@ -292,7 +288,7 @@ class Policy:
         return self.on_unclear_low if risk is Risk.LOW else self.on_unclear_high
 
 
-_RULES = {each.name: (each.metadata["check"], each.metadata["strictest"]) for each in fields(Policy) if each.init}
+_RULES = {each.name: (each.metadata["check"], each.metadata["strictest"]) for each in fields(Policy)}
 FIELDS = tuple(_RULES)
 
 
