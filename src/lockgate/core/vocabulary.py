@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import IntEnum, StrEnum
 from functools import lru_cache
@@ -328,15 +328,12 @@ _field_types = lru_cache(get_type_hints)
 
 def decision_to_dict(decision: Decision) -> dict[str, object]:
     """Return a decision as a JSON object, with what each tier said, the rules included."""
-    return _members_to_dict(decision, _DECISION_KEYS)
+    return {name: _value_to_json(getattr(decision, name), _DIGITS.get(name)) for name in _DECISION_KEYS}
 
 
 def record_to_dict(record: Any) -> dict[str, object]:
     """Return a named tuple or a dataclass as a JSON object. `build_lineage` bounds the one kind that nests."""
-    return _members_to_dict(record, getattr(record, "_fields", ()) or [field.name for field in fields(record)])
-
-
-def _members_to_dict(record: Any, names: Iterable[str]) -> dict[str, object]:
+    names = getattr(record, "_fields", ()) or [field.name for field in fields(record)]
     return {name: _value_to_json(getattr(record, name), _DIGITS.get(name)) for name in names}
 
 

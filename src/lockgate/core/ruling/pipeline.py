@@ -454,11 +454,7 @@ def resume(
     """
     is_supervisor = ask.stage is Stage.SUPERVISOR
     clears = not ask.hard_findings and may_clear(
-        judge.authority,
-        ask.width,
-        grave=ask.opens_a_door,
-        supervises=is_supervisor,
-        agreed=ask.triage == "clear",
+        judge.authority, ask.width, grave=ask.opens_a_door, supervises=is_supervisor, agreed=ask.triage == "clear"
     )
     if isinstance(opinion, Silent | Unreadable):
         ask = ask._replace(no_answer=opinion.why if isinstance(opinion, Silent) else "unreadable")

@@ -24,7 +24,7 @@ PRESETS = ("cautious", "balanced", "quiet")
 ESCALATE = ("narrow", "auto", "wide")
 
 
-# The checks of values
+# The checks of values. What they import is for installations that set such a value: only these pay for it.
 
 
 def _choice(choices: Iterable[object], value: object, name: str) -> object:
@@ -67,7 +67,6 @@ def _model(value: object, name: str) -> str:
 def _scope(value: object, name: str) -> str:
     scope = _text(MAX_SCOPE_LENGTH, value, name)
     if scope:
-        # Imported here: a scope is rare, and reading one needs most of the core.
         from lockgate.core.ruling.scope.border import border_from_scope
 
         border_from_scope(scope)
@@ -103,7 +102,6 @@ def _patterns(values: object, name: str) -> tuple[str, ...]:
             if is_wrong:
                 raise InvalidConfig(fault, hint=hint)
     if patterns:
-        # Imported here: only installations with patterns of their own pay for it.
         from lockgate.core.text.pattern_cost import check_budget
 
         check_budget(patterns)
@@ -113,7 +111,6 @@ def _patterns(values: object, name: str) -> tuple[str, ...]:
 def _rows(values: object, name: str) -> tuple[str, ...]:
     rows = tuple(sorted(set(_texts(values, name))))
     if rows:
-        # Imported here: only installations with rows of their own pay for it.
         from lockgate.core.ruling import flow_rules
         from lockgate.core.ruling.effects.operator_rows import check_row
 
@@ -157,7 +154,6 @@ def _own(values: object, name: str) -> tuple[str, ...]:
         if len(entry) > 253 or not re.fullmatch(pattern, entry):
             raise InvalidConfig(f"{quoted(entry)} is no entry of {name}", hint=f"write it like `{example}`")
         if name == "own_domains":
-            # Imported here: only installations with domains of their own pay for it.
             from lockgate.core.ruling.targets import is_shared
 
             if is_shared(entry.encode()):

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from functools import lru_cache
 from hashlib import sha256
+from itertools import accumulate
 from typing import Any, NamedTuple, TypeVar, cast
 
 from lockgate.core.errors import InvalidCall, printable, quoted
@@ -152,9 +153,8 @@ def parse_statement(value: _Statement | Mapping[str, object], kind: type[_Statem
 
 
 # Why a step needs to be looked at.
-CAUSES = (
-    *("concerns_raised", "commitment_not_met", "scope_deviation", "excess_assumptions", "undeclared_call"),
-    "abandoned_step",
+CAUSES = tuple(
+    "concerns_raised commitment_not_met scope_deviation excess_assumptions undeclared_call abandoned_step".split()
 )
 
 
@@ -240,14 +240,9 @@ class ActingCalls:
 
     def most_telling(self) -> tuple[ActingCall, ...]:
         """The calls to show, the most telling first, as many as a person can read and a store can hold."""
-        shown: list[ActingCall] = []
-        room = MAX_ACTS_WRITTEN
-        for act in self._rank_acts()[:MAX_ACTS]:
-            room -= len(json.dumps(call_to_argument(act)))
-            if room < 0:
-                break
-            shown.append(act)
-        return tuple(shown)
+        ranked = self._rank_acts()[:MAX_ACTS]
+        sizes = accumulate(len(json.dumps(call_to_argument(act))) for act in ranked)
+        return tuple(act for act, size in zip(ranked, sizes, strict=True) if size <= MAX_ACTS_WRITTEN)
 
     def describe_unshown(self) -> str:
         """What of the acting calls `most_telling` leaves out, in words; empty when it has all."""
