@@ -42,6 +42,7 @@ from lockgate.core.ruling.approvals import (
     hash_texts,
 )
 from lockgate.core.ruling.arguments import sink_from_argument
+from lockgate.core.ruling.tool_risk import canonical_tool
 from lockgate.core.vocabulary import Block, Certainty, Effect, Severity, Trust, record_from_dict, record_to_dict
 
 if TYPE_CHECKING:
@@ -115,8 +116,6 @@ class GrantOffer(NamedTuple):
 
 def facts_from_ask(ask: EscalatedCall, arguments: str, sources: tuple[str, ...], project: str) -> HeldFacts:
     """Return what a grant for this call is made from; `arguments` is their canonical form, `project` a real path."""
-    from lockgate.core.ruling.tool_risk import canonical_tool
-
     reaching = [effect for effect in ask.effects if effect.severity >= Severity.REACHES_OUT]
     given = arguments_from_canonical(arguments)
     if canonical_tool(ask.call.tool) == "bash" and isinstance(given.get("command"), str):

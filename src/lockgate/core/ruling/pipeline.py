@@ -228,8 +228,6 @@ def begin(
     is_strict = policy.strict_patterns and risk is Risk.HIGH
     review = _Review(context, call, policy, scanner, width, leaves, is_cut, text, risk, is_strict)
     # 0. Always.
-    if policy.research_scope:
-        _check_scope(review)
     _check_always(review)
     # 1. Context, 2. Effects.
     for check in (_check_context, _check_effects):
@@ -257,34 +255,29 @@ def _requests_of_tasks(effects: Sequence[Effect], leaves: Sequence[Leaf], projec
                 yield effect("requests", host, argument=task.argument, span=(task.start, task.end))
 
 
-def _check_scope(review: _Review) -> None:
-    """0. Collect what crosses the border of the declared scope, in every mode and context."""
-    edge, tool, always = border_from_scope(review.policy.research_scope), review.call.tool, review.always
-    always += find_crossings(edge, review.leaves, tool=tool)
-    if edge:
-        # Text that is hidden in a code can lead outside as well, and text that stayed unread may.
-        scan = review.scan_arguments()
-        always += find_crossings(edge, scan.decoded, tool=tool)
-        always += [found for found in scan.patterns if found.rule.startswith(HARD_RULES) and found not in always]
-    if review.is_cut:
-        always.append(_ARGUMENTS_CUT)
-
-
 def _check_always(review: _Review) -> None:
-    """0. Collect what touches Lockgate itself, what a flow rule or the host holds against the call, and lost context.
+    """0. Collect what crosses a border, touches Lockgate itself, or is held by a flow rule, the host or a lost context.
 
     The agent may never answer its own approval or touch Lockgate's files, even before it has read anything.
     """
-    context, always, leaves = review.context, review.always, review.leaves
+    context, policy, always, leaves = review.context, review.policy, review.always, review.leaves
+    if policy.research_scope:
+        edge, tool = border_from_scope(policy.research_scope), review.call.tool
+        always += find_crossings(edge, leaves, tool=tool)
+        if edge:
+            # Text that is hidden in a code can lead outside as well, and text that stayed unread may.
+            scan = review.scan_arguments()
+            always += find_crossings(edge, scan.decoded, tool=tool)
+            always += [found for found in scan.patterns if found.rule.startswith(HARD_RULES) and found not in always]
+        always += [_ARGUMENTS_CUT] if review.is_cut else []
     always += find_tampering(leaves, review.scanner, looks=review.risk is Risk.LOW)
     known = {finding.rule for finding in always}
     effects = own_effects_of(review.call, context.project, context.activity, leaves, review.read_effects)
     always += [finding for finding in findings_from_effects(effects) if finding.rule not in known]
-    if review.policy.flows:
+    if policy.flows:
         from lockgate.core.ruling.flow_rules import FlowCheck
 
-        check = FlowCheck(context, leaves, review.read_effects(), is_cut=review.is_cut)
-        always += check.find(review.policy.flows)
+        always += FlowCheck(context, leaves, review.read_effects(), is_cut=review.is_cut).find(policy.flows)
     if review.risk is Risk.HIGH:
         if context.has_unknown_history:
             always.append(Finding("cap:context-unknown", "context", 0, 0))
@@ -416,26 +409,16 @@ def _conclude(
     # What is to be said of blocks that repeat untrusted text of an earlier session.
     for block, text in carried.items():
         findings += (Finding(CARRIED, block, 0, 0, str(int(text.at_s)), printable(text.source, 120)),)
-    return EscalatedCall(
-        review.call,
-        review.risk,
-        reason,
-        findings,
-        origins,
-        effects=review.effects,
-        gives_away_unasked=checked.is_payee_told or _gives_away_unasked(review),
-        width=review.width,
-    )
-
-
-def _gives_away_unasked(review: _Review) -> bool:
-    """Return whether money or a file goes out without a word of the user about paying, sharing or writing."""
-    # `include_attachments` may be a plain yes, which is no leaf.
+    # Money or a file goes out; `include_attachments` may be a plain yes, which is no leaf.
     names = [leaf.argument for leaf in review.leaves if leaf.text]
     names += [name for name, value in review.call.arguments.items() if value is True]
     giving = {"pays", "shares"} | ({"sends-message"} if any(map(names_file, names)) else set())
-    kinds = {effect.kind for effect in review.effects} & giving
-    return any(not review.context.goal.asks_for_kind(kind) for kind in kinds)
+    given = {effect.kind for effect in review.effects} & giving
+    is_unasked = checked.is_payee_told or not all(map(review.context.goal.asks_for_kind, given))
+    call, effects, width = review.call, review.effects, review.width
+    return EscalatedCall(
+        call, review.risk, reason, findings, origins, effects=effects, gives_away_unasked=is_unasked, width=width
+    )
 
 
 def resume(
