@@ -68,8 +68,8 @@ class Checked(NamedTuple):
     """What is held against a call for its effects and values, and where those stand in untrusted text.
 
     `signals` are orders that name a value or the tool. `is_payee_told` says that a sentence of untrusted text gives
-    the account for a payment, `capped` that the work ended before all was compared, and `asks` in which widths an
-    effect without a finding is asked about.
+    the account for a payment, `capped` that the work ended before all was compared, and `asks` that an effect is asked
+    about without a finding.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -77,7 +77,7 @@ class Checked(NamedTuple):
     origins: tuple[Origin, ...] = ()
     is_payee_told: bool = False
     capped: bool = False
-    asks: frozenset[Width] = frozenset()
+    asks: bool = False
 
     @property
     def has_origin(self) -> bool:
@@ -111,20 +111,19 @@ class EffectCheck:
     def find(self, effects: Sequence[Effect], width: Width = Width.NARROW) -> Checked:
         """Return the findings of a call's effects, the gravest first, and of its other values."""
         findings: list[Finding] = []
-        asks: set[Width] = set()
         least = Severity.REACHES_OUT if width is Width.NARROW else Severity.WORKS_HERE
         effects = [effect for effect in effects if effect.severity >= least]
         reaching = [effect for effect in effects if effect.severity >= Severity.REACHES_OUT]
         # Text written into a file counts where the call does no more: in wide, for a judge.
         dictated = self._lookup.find_dictated(self._leaves, written=not reaching) if effects else None
-        has_unasked = False
+        asks = has_unasked = False
         for effect in effects:
             named_by, origins = self._who_names(effect)
             slot = list(self._find_slot(effect, named_by))
             findings += slot
-            verdicts = self._decide(effect, named_by, is_dictated=dictated is not None, has_slot=bool(slot))
-            asks |= {width for width, verdict in verdicts.items() if verdict == "ask"}
-            if verdicts[Width.NARROW] == "finding":
+            verdict = self._decide(effect, named_by, width, is_dictated=dictated is not None, has_slot=bool(slot))
+            asks = asks or verdict == "ask"
+            if verdict == "finding":
                 rule, shown = EFFECT + effect.kind, effect.target[:_MAX_SHOWN]
                 if effect.kind in self._goal.forbidden_kinds:
                     does = describe_effect(effect.kind, effect.target)
@@ -143,7 +142,7 @@ class EffectCheck:
             tuple(dict.fromkeys((*self._targets, *self._lookup.origins))),
             self._is_payee_told,
             self._lookup.budget.is_spent,
-            frozenset(asks),
+            asks,
         )
 
     def _find_signals(self, effects: Sequence[Effect]) -> list[Finding]:
@@ -170,8 +169,8 @@ class EffectCheck:
                 says = f"{quoted(leaf.text, 40)} is not {quoted(value, 40)}"
                 yield Finding(f"slot:{slot}", leaf.argument, 0, len(leaf.text), "raw", says)
 
-    def _decide(self, effect: Effect, named_by: str, *, is_dictated: bool, has_slot: bool) -> dict[Width, str]:
-        """Return what the first row says that fits, by width."""
+    def _decide(self, effect: Effect, named_by: str, width: Width, *, is_dictated: bool, has_slot: bool) -> str:
+        """Return what the first row says that fits."""
         kinds = {
             "*": True,
             "forbidden": effect.kind in self._goal.forbidden_kinds,
@@ -188,9 +187,9 @@ class EffectCheck:
             is_of_kind = kinds[kind] if kind in kinds else effect.kind in GROUPS[kind]
             is_of_kind = is_of_kind and severity in ("*", _SEVERITIES[effect.severity])
             if is_of_kind and (names == "*" or named_by in names.split(",")) and row_asked in ("*", asked):
-                return {Width.NARROW: narrow, Width.WIDE: wide}
+                return wide if width is Width.WIDE else narrow
         # The table is wrong; what it does not list is a finding.
-        return dict.fromkeys(Width, "finding")
+        return "finding"
 
     def _who_names(self, effect: Effect) -> tuple[str, list[Origin]]:
         """Return who names an effect's target, and where untrusted text does."""

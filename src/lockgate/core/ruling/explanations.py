@@ -61,7 +61,8 @@ def _read_entries() -> Iterator[CatalogueEntry]:
         yield CatalogueEntry(rule.id, rule.family, rule.scope.value, *texts)
     for row in read_rows(__package__, "findings.tbl", "findings", ("id", "family", "scope", "owasp", "what", "why")):
         id, family, scope, owasp, what, why = row.cells
-        yield CatalogueEntry(id, family, scope, what, why, *(one.text for one in row.examples), owasp=owasp)
+        hit, miss = [example.text for example in row.examples] or ["", ""]
+        yield CatalogueEntry(id, family, scope, what, why, hit, miss, owasp=owasp)
     for name, kind in KINDS.items():
         if kind.severity in _WHY_EFFECTS:
             what = f"the call {kind.does.replace('`{target}`', 'TARGET')}"

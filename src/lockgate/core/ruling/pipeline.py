@@ -398,7 +398,7 @@ def _conclude(
         (checked.has_origin, Reason.UNTRUSTED_ORIGIN),
         (checked.findings, Reason.UNASKED_EFFECT),
         (review.is_paranoid, Reason.PARANOID_MODE),
-        (review.width in checked.asks, Reason.UNNAMED_TARGET),
+        (checked.asks, Reason.UNNAMED_TARGET),
     )
     reason = next((reason for is_given, reason in reasons if is_given), None)
     if reason is None:
