@@ -149,10 +149,7 @@ class FlowCheck:
     """Looks for what the flow rules of a policy hold against one call."""
 
     def __init__(self, context: Context, leaves: Sequence[Leaf], effects: Sequence[Effect], *, is_cut: bool) -> None:
-        self._context = context
-        self._leaves = leaves
-        self._effects = effects
-        self._is_cut = is_cut
+        self._context, self._leaves, self._effects, self._is_cut = context, leaves, effects, is_cut
         self._left = _MAX_COMPARED
 
     def find(self, flows: Sequence[str]) -> list[Finding]:
@@ -168,13 +165,12 @@ class FlowCheck:
 
     def _places(self, rule: FlowRule) -> Sequence[Leaf] | None:
         """Return the arguments that lead where the rule says, if the call has any; None where it leads elsewhere."""
+        aims = _find_aims(rule.to, self._leaves, self._effects)
+        held = [leaf for leaf in aims if not _is_allowed(leaf.text, rule.outside)]
         if rule.to in SINKS:
-            leaves = _leaves_for_sink(rule.to, self._leaves, self._effects)
-            return [leaf for leaf in leaves if not _is_allowed(leaf.text, rule.outside)] or None
-        targets = _targets_for_kind(rule.to, self._effects)
+            return held or None
         is_led_elsewhere = any(_P["led elsewhere"].search(leaf.text) for leaf in self._leaves)
-        is_held = is_led_elsewhere or not all(_is_allowed(target, rule.outside) for target in targets)
-        return self._leaves if targets and is_held else None
+        return self._leaves if aims and (held or is_led_elsewhere) else None
 
     def _find_carried(self, rule: FlowRule, places: Sequence[Leaf]) -> tuple[str, str] | None:
         """Return what of the rule's source the call carries, and the argument; None where it carries nothing."""
@@ -228,10 +224,18 @@ class FlowCheck:
         return False
 
 
-def _targets_for_kind(to: str, effects: Sequence[Effect]) -> list[str]:
-    if to == OUT:
-        return [effect.target for effect in effects if effect.severity >= Severity.REACHES_OUT]
-    return [effect.target for effect in effects if f"{effect.kind}-".startswith(f"{to}-")]
+def _find_aims(to: str, leaves: Sequence[Leaf], effects: Sequence[Effect]) -> list[Leaf]:
+    """Return the arguments of a kind of place, or the targets of a kind of effect."""
+    if to == "payee":
+        is_payment = any(effect.kind == "pays" for effect in effects)
+        return [leaf for leaf in leaves if is_payment and sink_from_argument(leaf.argument) in ("recipient", "account")]
+    if to in SINKS:
+        return [leaf for leaf in leaves if sink_from_argument(leaf.argument) == to]
+    return [
+        Leaf(effect.argument, effect.target)
+        for effect in effects
+        if (effect.severity >= Severity.REACHES_OUT if to == OUT else f"{effect.kind}-".startswith(f"{to}-"))
+    ]
 
 
 def _is_allowed(target: str, outside: Sequence[str]) -> bool:
@@ -266,9 +270,7 @@ def _target_pattern(glob: str) -> re.Pattern[str]:
 
 def exceptions_for(rule: FlowRule, leaves: Sequence[Leaf], effects: Sequence[Effect]) -> tuple[str, ...]:
     """Return the addresses of a call that `outside` would have to name; none where one cannot be named there."""
-    sinks = [leaf.text for leaf in _leaves_for_sink(rule.to, leaves, effects)]
-    targets = sinks if rule.to in SINKS else _targets_for_kind(rule.to, effects)
-    held = [target for target in targets if not _is_allowed(target, rule.outside)]
+    held = [leaf.text for leaf in _find_aims(rule.to, leaves, effects) if not _is_allowed(leaf.text, rule.outside)]
     names = [_names_of(part) for target in held for part in _split_addresses(target)]
     # Of a name of several words each word would be let through alone.
     is_plain = all(names) and all("@" in target or len(target.split()) == 1 for target in held)
@@ -282,13 +284,6 @@ def add_outside(row: str, targets: Sequence[str]) -> str:
     members = _row_from_text(row)
     outside = dict.fromkeys((*members.get("outside", ()), *targets))
     return row_to_text({**members, "outside": list(outside)}, parse_flow)
-
-
-def _leaves_for_sink(sink: str, leaves: Sequence[Leaf], effects: Sequence[Effect]) -> list[Leaf]:
-    if sink != "payee":
-        return [leaf for leaf in leaves if sink_from_argument(leaf.argument) == sink]
-    is_payment = any(effect.kind == "pays" for effect in effects)
-    return [leaf for leaf in leaves if is_payment and sink_from_argument(leaf.argument) in ("recipient", "account")]
 
 
 def _split_addresses(target: str) -> list[str]:

@@ -208,8 +208,7 @@ class ActingCalls:
     """
 
     def __init__(self, *, high_risk_tools: frozenset[str] = frozenset(), compared: bool = True) -> None:
-        self._high_risk_tools = high_risk_tools
-        self._compared = compared
+        self._high_risk_tools, self._compared = high_risk_tools, compared
         self._kept: dict[bytes, ActingCall] = {}
         self.seen = self.acting = 0
 
