@@ -149,7 +149,7 @@ def _plain_value(value: object, path: str, depth: int, left: list[int]) -> objec
     left[0] -= 1
     if left[0] < 0:
         raise InvalidCall(f"arguments of more than {MAX_VALUES:,} values cannot be approved")
-    if value is None or isinstance(value, bool):
+    if isinstance(value, bool | None):
         return value
     if isinstance(value, str):
         left[0] -= len(value) >> 6
@@ -591,11 +591,7 @@ def _explain_refusal(
         last = asked[-1]
         return TakeResult(last.state, last.pending.id, last.answered, why=describe_changes(last, bound))
     if mark is None:
-        granted = [each.pending.bound for each in near if each.state is ApprovalState.GRANTED]
-        differences = [differing_fields(bound, other) for other in granted if other.tool == bound.tool]
-        # Another session's yes to other arguments has nothing to do with this call.
-        fitting = [names for names in differences if not {"session", "arguments"} <= set(names)]
-        return TakeResult(ApprovalState.UNKNOWN, differs=min(fitting, key=len, default=()))
+        return TakeResult(ApprovalState.UNKNOWN, differs=_closest_difference(bound, near))
     unused = [each for each in asked if each.state is not ApprovalState.USED]
     if not unused:
         return TakeResult(ApprovalState.EXPIRED, mark.id)
@@ -603,6 +599,13 @@ def _explain_refusal(
     differs = differing_fields(bound, last.pending.bound) if last.state is ApprovalState.GRANTED else ()
     state = ApprovalState.VOIDED if last.state in OPEN_STATES else last.state
     return TakeResult(state, last.pending.id, last.answered, differs, describe_changes(last, bound))
+
+
+def _closest_difference(bound: BoundCall, near: Iterable[Approval]) -> tuple[str, ...]:
+    granted = [each.pending.bound for each in near if each.state is ApprovalState.GRANTED]
+    differences = [differing_fields(bound, other) for other in granted if other.tool == bound.tool]
+    # Another session's yes to other arguments has nothing to do with this call.
+    return min((names for names in differences if not {"session", "arguments"} <= set(names)), key=len, default=())
 
 
 def differing_fields(bound: BoundCall, other: BoundCall) -> tuple[str, ...]:

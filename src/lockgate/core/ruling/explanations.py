@@ -140,19 +140,21 @@ def _sentences_from_findings(findings: Sequence[Finding], origins: Sequence[Orig
             said = f"Your policy {quoted(found.rule.removeprefix('flow:'), room)} holds this"
             yield f"{said}: {found.excerpt}" if len(said) + len(found.excerpt) < MAX_FIRST - 2 else said
     yield from [found.excerpt for found in findings if found.rule in (FORBIDDEN, LOOKALIKE) and found.excerpt]
-    dictated = [found.excerpt for found in findings if found.rule == DICTATED]
+    dictated = {found.excerpt for found in findings if found.rule == DICTATED}
     for found in findings:
-        if not found.rule.startswith(EFFECT) or found.rule == FORBIDDEN:
-            continue
-        does = f"This call {describe_effect(found.rule.removeprefix(EFFECT), found.excerpt, room)}"
-        yield from [
-            f"{does}; {name_of_source(at, room)} has its command word for word"
-            for at in origins
-            if at.value in dictated
-        ]
-        named = (at for at in origins if at.sink == "target" and at.value == found.excerpt)
-        yield from [f"{does}, which stands in {name_of_source(at, room)} and not in your words" for at in named]
-        yield does
+        if found.rule.startswith(EFFECT) and found.rule != FORBIDDEN:
+            does = f"This call {describe_effect(found.rule.removeprefix(EFFECT), found.excerpt, room)}"
+            yield f"{does}{_who_names(found.excerpt, dictated, origins, room)}"
+
+
+def _who_names(target: str, dictated: set[str], origins: Sequence[Origin], room: int) -> str:
+    """Return which untrusted text has the command of a call, or its target, as the end of a sentence."""
+    for origin in sorted(origins, key=lambda origin: origin.value not in dictated):
+        if origin.value in dictated:
+            return f"; {name_of_source(origin, room)} has its command word for word"
+        if origin.sink == "target" and origin.value == target:
+            return f", which stands in {name_of_source(origin, room)} and not in your words"
+    return ""
 
 
 def _sentences_from_origins(

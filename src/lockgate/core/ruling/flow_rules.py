@@ -180,12 +180,7 @@ class FlowCheck:
                 if rule.source in dict(redact(leaf.text).removed):
                     return f"a value of the kind `{rule.source}` would go to {to}", leaf.argument
             return (f"its arguments were not read to the end, and go to {to}", "arguments") if self._is_cut else None
-        context = self._context
-        if rule.key.endswith("_label"):
-            blocks = [block.content for block in context.blocks if rule.source in context.labels.get(block.id, ())]
-        else:
-            pattern = _pattern(rule.source)
-            blocks = [block.content for block in context.blocks if pattern.fullmatch(block.source.lower())]
+        context, blocks = self._context, self._blocks_from(rule)
         # What a session has read that began elsewhere is not known, so it may be this.
         if not blocks and not context.has_unknown_history:
             return None
@@ -201,13 +196,24 @@ class FlowCheck:
                 continue
             if self._holds(blocks, leaf.text, asked):
                 return f"text of `{rule.source}` would go to {to}", leaf.argument
-            own = leaf.text
-            for target in filter(None, (effect.target for effect in self._effects)):
-                own = own.replace(target, "")
-            if rule.to not in SINKS and len(own.strip()) > _COMPOSED:
+            if rule.to not in SINKS and self._is_composed(leaf.text):
                 why = f"the agent has read `{rule.source}`, and this text of its own may hold it; it would go to {to}"
                 return why, leaf.argument
         return None
+
+    def _blocks_from(self, rule: FlowRule) -> list[str]:
+        """Return the texts of the source, or with the label, that a rule names."""
+        context = self._context
+        if rule.key.endswith("_label"):
+            return [block.content for block in context.blocks if rule.source in context.labels.get(block.id, ())]
+        pattern = _pattern(rule.source)
+        return [block.content for block in context.blocks if pattern.fullmatch(block.source.lower())]
+
+    def _is_composed(self, text: str) -> bool:
+        """Return whether a text is long enough, without the targets themselves, to hold what the agent has read."""
+        for target in filter(None, (effect.target for effect in self._effects)):
+            text = text.replace(target, "")
+        return len(text.strip()) > _COMPOSED
 
     def _holds(self, blocks: Sequence[str], text: str, asked: str) -> bool:
         """Return whether a block has this text, or an address or a name in it; a text too long to compare counts."""

@@ -145,14 +145,14 @@ def find_sources(ask: EscalatedCall, context: Context) -> tuple[str, ...]:
     blocks: dict[str, Block] = {}
     # These blocks and those that they were made from.
     left = [*(names & context.positions.keys())]
-    is_everything = not left or len(ask.origins) >= MAX_ORIGINS or _opens_door(ask)
+    is_unknown = [not left, len(ask.origins) >= MAX_ORIGINS, _opens_door(ask)]
     while left:
         block = context.blocks[context.positions[left.pop()]]
         if block.id not in blocks and block.trust is not Trust.TRUSTED:
             blocks[block.id] = block
             left += block.tainted_by
     sources = {block.source for block in blocks.values()}
-    if is_everything or any(source.partition(":")[0] == "agent" for source in sources):
+    if any(is_unknown + [source.partition(":")[0] == "agent" for source in sources]):
         sources = {block.source for block in context.blocks if block.trust is not Trust.TRUSTED}
     return tuple(sorted(source for source in sources if source.partition(":")[0] != "agent"))
 

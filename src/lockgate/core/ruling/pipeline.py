@@ -409,16 +409,21 @@ def _conclude(
     # What is to be said of blocks that repeat untrusted text of an earlier session.
     for block, text in carried.items():
         findings += (Finding(CARRIED, block, 0, 0, str(int(text.at_s)), printable(text.source, 120)),)
-    # Money or a file goes out; `include_attachments` may be a plain yes, which is no leaf.
-    names = [leaf.argument for leaf in review.leaves if leaf.text]
-    names += [name for name, value in review.call.arguments.items() if value is True]
-    giving = {"pays", "shares"} | ({"sends-message"} if any(map(names_file, names)) else set())
-    given = {effect.kind for effect in review.effects} & giving
-    is_unasked = checked.is_payee_told or not all(map(review.context.goal.asks_for_kind, given))
+    is_unasked = checked.is_payee_told or _gives_away_unasked(review)
     call, effects, width = review.call, review.effects, review.width
     return EscalatedCall(
         call, review.risk, reason, findings, origins, effects=effects, gives_away_unasked=is_unasked, width=width
     )
+
+
+def _gives_away_unasked(review: _Review) -> bool:
+    """Return whether money or a file goes out without a word of the user about paying, sharing or writing."""
+    # `include_attachments` may be a plain yes, which is no leaf.
+    names = [leaf.argument for leaf in review.leaves if leaf.text]
+    names += [name for name, value in review.call.arguments.items() if value is True]
+    giving = {"pays", "shares"} | ({"sends-message"} if any(map(names_file, names)) else set())
+    given = {effect.kind for effect in review.effects} & giving
+    return not all(map(review.context.goal.asks_for_kind, given))
 
 
 def resume(
