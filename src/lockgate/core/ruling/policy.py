@@ -245,9 +245,13 @@ class Policy:
         """The tools that the operator calls high-risk, as a set: it is asked for on every call."""
         return frozenset(self.additional_high_risk_tools)
 
-    @cached_property
+    @property
     def hash(self) -> str:
         """`sha256:` and 64 hexadecimal digits, the same in every process and on every version of Python."""
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> str:
         from hashlib import sha256
 
         members = {name: getattr(self, name) for name in FIELDS if name != "escalate"}
