@@ -78,7 +78,7 @@ def test_every_finding_is_one_that_no_model_may_clear() -> None:
 
 def test_a_reading_is_named() -> None:
     (found,) = find_crossings(border_from_scope("lab.example"), [Leaf("note", "http%3A%2F%2Fevil.com")])
-    assert (found.reading, found.start) == ("percent", 0)
+    assert (found.reading, found.start) == ("decoded", 0)
 
 
 def test_a_control_character_in_an_address_stays_out_of_the_finding() -> None:
@@ -165,6 +165,8 @@ http://target­.example
 http://%65vil.com/
 http://2130706433/
 http://0x7f000001/
+http://0x0a010203/
+http://167838211/
 http://0177.0.0.1
 http://127.1
 http://012.1.0.1/
@@ -253,8 +255,6 @@ http://a.lab.example:8080/x
 https://a.b.lab.example
 http://10.1.2.3/
 http://10.1.2.3:8080/x
-http://0x0a010203/
-http://167838211/
 http://[2001:db8::5]:80/
 http://[::ffff:10.1.2.3]/
 https://app.example/shop
@@ -315,8 +315,8 @@ def test_what_is_inside_is_let_be(text: str) -> None:
         ("host", "evil"),
         ("target", "localhost"),
         ("message", "Open localhost:8080/admin now"),
-        ("headers", "Host: db"),
-        ("command", "curl -H 'Host: db' http://target.example/"),
+        ("headers", "Host: evil.com"),
+        ("command", "curl -H 'Host: evil.com' http://target.example/"),
         ("command", "ssh localhost"),
         ("host", "evil.com"),
         ("hosts[0]", "evil.com"),
