@@ -118,15 +118,17 @@ class Project:
 
     def at(self, folder: str) -> Project:
         """Return the same project with another working folder; a folder that is not absolute changes nothing."""
-        folder = folder.replace("\\", "/") if _P["windows"].match(folder) else folder
-        return replace(self, folder=normalize_path(folder)) if _is_absolute(folder) else self
+        folder = normalize_path(_with_slashes(folder))
+        return replace(self, folder=folder) if _is_absolute(folder) else self
 
     def full_path(self, path: str, folder: str = "") -> str:
         """Return a path in the form in which paths are compared; `folder` is what a relative one starts from."""
-        path = path.replace("\\", "/") if _P["windows"].match(path) else path
-        start = "" if path[:1] == "~" or _is_absolute(path) else folder or self.folder or self.root
-        full = normalize_path(f"{start}/{path}" if start else path)
+        full = self._join(path, folder) if path[:1] != "~" else normalize_path(path)
         return self.home + full[1:] if self.home and f"{full}/".startswith("~/") else full
+
+    def _join(self, path: str, folder: str) -> str:
+        path, start = _with_slashes(path), folder or self.folder or self.root
+        return normalize_path(f"{start}/{path}" if start and not _is_absolute(path) else path)
 
     def note_change(
         self, path: str, text: str | None, *, is_whole: bool = True, replaced: str = "", link: str = ""
@@ -137,12 +139,9 @@ class Project:
 
     def locate(self, path: str, folder: str = "") -> Place:
         """Return where a path lies; `folder` is what a relative path starts from, the working folder when empty."""
-        path = path.replace("\\", "/") if _P["windows"].match(path) else path
         if path.startswith(("~", "$HOME", "${HOME}", "%USERPROFILE%")):
             return Place.HOME
-        start = folder or self.folder or self.root
-        full = path if _is_absolute(path) else f"{start}/{path}" if start else path
-        full = normalize_path(full)
+        full = self._join(path, folder)
         if not _is_absolute(full):
             return Place.OUTSIDE if full.startswith("..") else Place.INSIDE
         if self.root and _is_below(full, self.root):
@@ -150,9 +149,6 @@ class Project:
         if not self.root and not _P["system"].match(full) and not _P["scratch"].match(full):
             # The folder is unknown: a project can lie anywhere but among the system's files and a user's settings.
             return Place.HOME if _P["home settings"].match(full) else Place.INSIDE
-        return self._locate_outside(full)
-
-    def _locate_outside(self, full: str) -> Place:
         if _P["scratch"].match(full):
             return Place.SCRATCH
         if (self.home and _is_below(full, self.home)) or _P["home"].match(full):
@@ -202,6 +198,10 @@ def normalize_path(path: str) -> str:
         elif part != ".." or not path.startswith("/"):
             parts.append(part)
     return ("/" if path.startswith("/") else "") + "/".join(parts)
+
+
+def _with_slashes(path: str) -> str:
+    return path.replace("\\", "/") if _P["windows"].match(path) else path
 
 
 def _is_absolute(path: str) -> bool:
@@ -282,13 +282,8 @@ def _reader_of(name: str, folder: str) -> _Reader | None:
     return _read_images if is_other else reader
 
 
-def _collect(
-    registry: str,
-    packages: Iterable[str] = (),
-    tasks: Iterable[str] = (),
-    programs: Iterable[str] = (),
-    urls: Iterable[str] = (),
-) -> ManifestNames:
+def _collect(registry: str, packages: Iterable[str], *names: Iterable[str], urls: Iterable[str] = ()) -> ManifestNames:
+    tasks, programs, *_ = *names, (), ()
     return ManifestNames(
         tuple(f"{registry}:{package_name(name)}" for name in _plain_names(packages)),
         tuple(_plain_names(tasks)),
@@ -322,7 +317,7 @@ def _read_tree(registry: str, is_toml: bool, text: str) -> ManifestNames:  # noq
                 tasks += inner
                 programs += inner if key not in only_tasks else ()
             pending.append((inner, depth + 1))
-    return _collect(registry, packages, tasks, programs, _M["url"].findall(text))
+    return _collect(registry, packages, tasks, programs, urls=_M["url"].findall(text))
 
 
 def _dependencies(value: object) -> Iterator[str]:
@@ -365,23 +360,12 @@ def _read_images(text: str) -> ManifestNames:
     return ManifestNames((*images.packages, *_collect("action", actions).packages))
 
 
-_STANDS_FOR = (
-    ("{url}", r"((?:https?|ssh)://[^\s\"'<>,;)\]}]{3,400})"),
-    ("{npm}", r"(?:@[\w.-]{1,100}/)?[\w.-]{1,100}"),
-    ("{name}", r'"([^"\n]{1,160})"'),
-)
-
-
-def _pattern(cell: str) -> re.Pattern[str]:
-    for word, pattern in _STANDS_FOR:
-        cell = cell.replace(word, pattern)
-    return re.compile(cell if cell != "-" else r"(?!)", re.MULTILINE)
-
-
-def _reader(registry: str, reader: str, packages: str, tasks: str, urls: str) -> _Reader:
+def _reader(registry: str, reader: str, *cells: str) -> _Reader:
+    """Return what reads the files of a row of the table."""
     if reader in ("toml", "json"):
         return partial(_read_tree, registry, reader == "toml")
-    return partial(_read_lines, registry.strip("-"), reader, _pattern(packages), _pattern(tasks), _pattern(urls))
+    patterns = [re.compile(cell if cell != "-" else r"(?!)", re.MULTILINE) for cell in cells]
+    return partial(_read_lines, registry.strip("-"), reader, *patterns)
 
 
 _ROWS = read_table(
@@ -410,10 +394,8 @@ def learn_from_reading(project: Project, tool: str, asked: str, content: str, wr
         return project
     is_numbered = len(_M["numbered"].findall(content)) * 10 >= (content.count("\n") + 1) * 9
     text = _M["numbered"].sub("", content) if is_numbered else content
-    packages = frozenset(read_manifest(name, text, folder.rpartition("/")[2]).packages) - project.packages
-    if not packages or len(packages) + len(project.packages) > _MAX_NAMES:
-        return project
-    return replace(project, packages=project.packages | packages)
+    packages = project.packages.union(read_manifest(name, text, folder.rpartition("/")[2]).packages)
+    return replace(project, packages=packages) if len(packages) <= _MAX_NAMES else project
 
 
 def _local_path(tool: str, asked: str) -> str:

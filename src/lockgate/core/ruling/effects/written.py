@@ -81,27 +81,45 @@ def _read_members(text: str, argument: str) -> Iterator[Effect]:
 
 
 def _read_hosts(text: str, replaced: str, argument: str) -> Iterator[Effect]:
-    for kind, host, start, end in _embedded_hosts(text):
+    """Yield an effect for each host that a text loads from or connects to, and that the replaced one does not name."""
+    for kind, host, span in _embedded_hosts(text):
         if _P["variable"].search(host):
             # What a whole host in a variable is stands where that is set.
             parts = [part.strip(".:") for part in _P["variable"].sub(r" \1 ", host).split()]
             host = next((part for part in reversed(parts) if "." in part), "")
         if host and not is_local_host(host) and host not in replaced:
-            yield effect(kind, host, argument=argument, span=(start, end))
+            yield effect(kind, host, argument=argument, span=span)
+
+
+def _embedded_hosts(text: str) -> Iterator[tuple[str, str, tuple[int, int]]]:
+    done = set[str]()
+    looks = 0
+    for match in URL.finditer(text):
+        if match[1] in done:
+            continue
+        looks += 1
+        line = _line_before(text, match.start(1), _CONTEXT)
+        loads = looks > _MAX_LOOKS or _P["loads"].search(line) is not None
+        if looks > _MAX_LOOKS or ((loads or _P["connects"].search(line)) and not _P["comment line"].match(line)):
+            done.add(match[1])
+            yield "embeds-remote-code" if loads else "embeds-address", host_from_value(match[0]), match.span(1)
+    for match in _P["image"].finditer(text):
+        yield "embeds-remote-code", match[1].lower(), match.span(1)
+    for match in _P["setting"].finditer(text):
+        if "." in match[2] and match[2] not in done and _P["host name"].search(match[1]):
+            yield "embeds-address", host_from_value(match[2]), match.span(2)
 
 
 def read_shown_text(text: str, argument: str) -> Iterator[Effect]:
     """Yield an effect for each host that a program would ask when it shows this text, as for a picture."""
     shown = (
-        (match, host_from_value(match[0]))
+        effect("shows-remote-content", host, argument=argument, span=match.span())
         for count, match in enumerate(_P["shown url"].finditer(text))
         # Further ones are not looked at so closely.
         if count >= _MAX_LOOKS * 10 or _is_shown(text[max(0, match.start() - 4 * _CONTEXT) : match.start()])
+        if (host := host_from_value(match[0])) and not is_local_host(host)
     )
-    loads = [(match, host) for match, host in shown if host and not is_local_host(host)]
-    return _only_new(
-        (effect("shows-remote-content", host, argument=argument, span=match.span()) for match, host in loads), ()
-    )
+    return _only_new(shown, ())
 
 
 def _is_shown(before: str) -> bool:
@@ -112,31 +130,6 @@ def _is_shown(before: str) -> bool:
     if tag and ">" not in tag:
         return _P["tag"].match(tag) is not None and _P["shows"].search(tag[-30:]) is not None
     return before[-12:].lower().rstrip("\"' ").endswith("url(")
-
-
-def _embedded_hosts(text: str) -> Iterator[tuple[str, str, int, int]]:
-    done = set()
-    looks = 0
-    for match in URL.finditer(text):
-        if match[1] in done:
-            continue
-        at = match.start(1)
-        looks += 1
-        line = _line_before(text, at, _CONTEXT)
-        loads = looks > _MAX_LOOKS or _P["loads"].search(line) is not None
-        if loads or _P["connects"].search(line):
-            if looks <= _MAX_LOOKS and _P["comment line"].match(line):
-                continue
-            done.add(match[1])
-            yield "embeds-remote-code" if loads else "embeds-address", host_from_value(match[0]), *match.span(1)
-    for match in _P["image"].finditer(text):
-        yield "embeds-remote-code", match[1].lower(), *match.span(1)
-    for match in _P["setting"].finditer(text):
-        if "." in match[2] and match[2] not in done and _P["host name"].search(match[1]):
-            done.add(match[2])
-            host = host_from_value(match[2])
-            if host:
-                yield "embeds-address", host, *match.span(2)
 
 
 def _is_code_like(path: str) -> bool:
@@ -167,26 +160,14 @@ def read_written_manifest(
     path: str, text: str, replaced: str, argument: str, project: Project = NO_PROJECT
 ) -> Iterator[Effect]:
     """Yield an effect for each package and each source of packages that a manifest gets by this text."""
-    above, _, name = path.replace("\\", "/").rpartition("/")
-    folder = above.rpartition("/")[2]
+    *_, folder, name = f"//{path}".replace("\\", "/").split("/")
     is_settings, names_images = name in _SETTINGS_OF_MANAGERS, may_name_images(name)
-    if not is_settings and not names_images and (not is_manifest(name, folder) or is_lock_file(name)):
-        return
-    if is_settings or not names_images:
+    is_list = names_images or (is_manifest(name, folder) and not is_lock_file(name))
+    if is_settings or (is_list and not names_images):
         known = {seen.target for seen in find_hosts(replaced)} | {*PUBLIC_SOURCES}
-        sources = (
-            effect("uses-package-source", host, argument=argument, span=(at, at + len(host)))
-            for host, at in _sources(name, text)
-            if not is_local_host(host)
-        )
-        yield from _only_new(sources, known)
-    if not is_settings:
-        yield from _added_packages(name, folder, text, replaced, argument, project)
-
-
-def _added_packages(
-    name: str, folder: str, text: str, replaced: str, argument: str, project: Project
-) -> Iterator[Effect]:
+        yield from _only_new(_package_sources(name, text, argument), known)
+    if is_settings or not is_list:
+        return
     before = {entry.partition(":")[2] for entry in _packages(name, folder, replaced)} | {*COMMON_TOOLS}
     entries = (entry.partition(":")[::2] for entry in _packages(name, folder, text))
     added = [entry for registry, entry in entries if entry not in before and not project.has_package(entry, registry)]
@@ -211,19 +192,22 @@ def _packages(name: str, folder: str, text: str) -> dict[str, None]:
     return names
 
 
-def _sources(name: str, text: str) -> Iterator[tuple[str, int]]:
+def _package_sources(name: str, text: str, argument: str) -> Iterator[Effect]:
     at = 0
     for line in text.splitlines(keepends=True):
-        short = line[:_MAX_LINE]
-        is_own_home = name in _TELL_THEIR_HOME and _P["own home"].match(short) is not None
-        is_direct = _P["direct"].search(short) is not None
-        if (is_direct or _P["source"].search(short)) and not is_own_home and not short.lstrip().startswith(("#", "//")):
-            for seen in find_hosts(short):
-                if is_direct or _P["source"].search(short[: seen.start]):
-                    yield seen.target, at + seen.start
-            for match in _P["bare host"].finditer(short):
-                yield host_from_value(match[1]), at + match.start(1)
+        short, begin = line[:_MAX_LINE], at
         at += len(line)
+        is_own_home = name in _TELL_THEIR_HOME and _P["own home"].match(short) is not None
+        source, is_direct = _P["source"].search(short), _P["direct"].search(short) is not None
+        if not (source or is_direct) or is_own_home or short.lstrip().startswith(("#", "//")):
+            continue
+        first = source.end() if source and not is_direct else 0
+        hosts = [(seen.target, seen.start) for seen in find_hosts(short) if seen.start >= first]
+        hosts += [(host_from_value(match[1]), match.start(1)) for match in _P["bare host"].finditer(short)]
+        for host, start in hosts:
+            if not is_local_host(host):
+                span = (begin + start, begin + start + len(host))
+                yield effect("uses-package-source", host, argument=argument, span=span)
 
 
 # Settings.
