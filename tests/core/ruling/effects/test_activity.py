@@ -65,7 +65,7 @@ def test_a_download_that_is_only_looked_at_is_no_run() -> None:
 
 
 def test_effects_that_leave_no_file_change_nothing() -> None:
-    assert NO_ACTIVITY.after([effect("looks"), effect("requests", "a.example")]) is NO_ACTIVITY
+    assert NO_ACTIVITY.after([effect("looks"), effect("requests", "a.example")]) == NO_ACTIVITY
 
 
 def test_past_the_limit_all_that_is_known_stays_and_the_rest_may_be_a_download() -> None:

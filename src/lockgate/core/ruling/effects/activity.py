@@ -59,15 +59,12 @@ class Activity(NamedTuple):
 
     def after(self, effects: Sequence[Effect], changes: Sequence[Change] = ()) -> Activity:
         """Return the activity with what these effects and changes leave behind."""
-        written = {effect.target for effect in effects if effect.kind in WRITES and effect.target}
-        fetched = {effect.target for effect in effects if effect.kind == "downloads-file" and effect.target}
-        activity = self._with_changes(changes) if changes else self
-        if written <= self.written and fetched <= self.downloaded:
-            return activity
-        downloaded, all_written = self.downloaded | fetched, self.written | written
-        if len(downloaded) > MAX_PATHS or len(all_written) > MAX_PATHS:
+        written = self.written.union(effect.target for effect in effects if effect.kind in WRITES and effect.target)
+        fetched = (effect.target for effect in effects if effect.kind == "downloads-file" and effect.target)
+        downloaded, activity = self.downloaded.union(fetched), self._with_changes(changes)
+        if len(downloaded) > MAX_PATHS or len(written) > MAX_PATHS:
             return activity._replace(is_full=True)
-        return activity._replace(downloaded=downloaded, written=all_written)
+        return activity._replace(downloaded=downloaded, written=written)
 
     def carrying(self, paths: Sequence[str]) -> Activity:
         """Return the activity with files that an earlier session wrote, where this one has not written them."""
@@ -107,15 +104,14 @@ class Activity(NamedTuple):
         activity = self
         for change in changes:
             contents, links = dict(activity.contents), dict(activity.links)
-            path = activity.resolve(change.path)
+            links.pop(change.path, None)
             if change.link:
                 links[change.path] = change.link
             else:
-                links.pop(change.path, None)
+                path = activity.resolve(change.path)
                 contents[path] = _changed(contents.pop(path, None), change)
             is_full = activity.is_full or len(contents) > MAX_PATHS or len(links) > _MAX_LINKS
-            if is_full:
-                contents, links = dict([*contents.items()][-MAX_PATHS:]), dict([*links.items()][-_MAX_LINKS:])
+            links = dict([*links.items()][-_MAX_LINKS:])
             activity = activity._replace(contents=_bounded(contents), links=links, is_full=is_full)
         return activity
 
@@ -133,9 +129,9 @@ def _changed(content: Content | None, change: Change) -> Content:
 
 
 def _bounded(contents: dict[str, Content]) -> dict[str, Content]:
-    """Return the contents without the texts that are too long, and without the oldest of too many."""
+    """Return the latest contents, without the texts that are too long, and without the oldest of too many."""
     room, bounded = MAX_TEXTS, dict[str, Content]()
-    for path, content in reversed(contents.items()):
+    for path, content in [*reversed(contents.items())][:MAX_PATHS]:
         size = len(content.text or "")
         room -= size
         bounded[path] = content if size <= MAX_TEXT and room >= 0 else content._replace(text=None)

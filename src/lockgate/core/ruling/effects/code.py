@@ -60,6 +60,11 @@ class _CodeReader:
         certainty = Certainty.GUESS if kind in _UNCERTAIN else Certainty.LIKELY
         self.effects.setdefault((kind, target), effect(kind, target, certainty=certainty))
 
+    def add_doors(self, effects: Iterable[Effect]) -> None:
+        for found in effects:
+            if found.severity is Severity.OPENS_A_DOOR:
+                self.add(found.kind, found.target)
+
     def has(self, name: str) -> bool:
         return _may_have(name, self.source) and _P[name].search(self.source) is not None
 
@@ -85,7 +90,10 @@ class _CodeReader:
 
     def read_hidden(self, away: list[str]) -> None:
         """Note code that is decoded, fetched or read before it is run, and a shell for another machine."""
-        if self.runs_decoded():
+        # A call that runs text stands before one that decodes or fetches it.
+        befores = (self.source[max(0, match.start() - 160) : match.start()] for match in self.matches("decoder"))
+        is_run = (n >= _MOST_DECODERS or _P["evaluator"].search(before) for n, before in enumerate(befores))
+        if self.has("hidden call") or any(is_run):
             fetched = away if self.has("fetches") else []
             self.add("runs-download" if fetched else "runs-decoded", fetched[0] if fetched else "")
         elif self.has("runs input"):
@@ -140,30 +148,23 @@ class _CodeReader:
         statements = _P["statement"].findall(self.source) if self.has("deletes") else ()
         deleting = [part for part in statements if _P["deletes"].search(part) or _P["lists"].search(part)]
         paths = dict.fromkeys(path for statement in deleting for path in _P["any path"].findall(statement))
-        for path in islice(paths, _MOST_LITERALS):
-            found = read_access(path, Access.DELETE, self.project)
-            if found.severity is Severity.OPENS_A_DOOR:
-                self.add(found.kind, found.target)
+        self.add_doors(read_access(path, Access.DELETE, self.project) for path in islice(paths, _MOST_LITERALS))
         if len(paths) > _MOST_LITERALS:
             self.add("unreadable")
 
     def read_statements(self) -> None:
         """Note what statements of SQL remove or open, unless the only databases are there to be tried things on."""
-        if not self.has("asks database"):
-            return
-        connected = _P["connects"].findall(self.source)
+        connected = _P["connects"].findall(self.source) if self.has("asks database") else [":memory:"]
         if connected and all(map(is_scratch_database, connected)):
             return
-        statements = [match[1] for match in islice(_P["change"].finditer(self.source), _MOST_COMMANDS + 1)]
-        if len(statements) > _MOST_COMMANDS:
-            self.add("unreadable")
-        for statement in statements[:_MOST_COMMANDS]:
+        for count, match in enumerate(islice(_P["change"].finditer(self.source), _MOST_COMMANDS + 1)):
+            if count == _MOST_COMMANDS:
+                self.add("unreadable")
+                break
             # A `where` further on is none of its own.
-            is_deletion = statement[:6].lower() == "delete"
-            own = _P["text end"].split(statement, maxsplit=1)[0] if is_deletion else statement
-            for found in read_sql(_P["named later"].sub("$", own.replace("\\", ""))):
-                if found.severity is Severity.OPENS_A_DOOR:
-                    self.add(found.kind, found.target)
+            is_deletion = match[1][:6].lower() == "delete"
+            own = _P["text end"].split(match[1], maxsplit=1)[0] if is_deletion else match[1]
+            self.add_doors(read_sql(_P["named later"].sub("$", own.replace("\\", ""))))
 
     def read_own(self) -> None:
         """Note what reads Lockgate's secrets, changes its places, ends its processes or uses its package."""
@@ -232,40 +233,27 @@ class _CodeReader:
         for found in read_command(line, "", self.project, NO_ACTIVITY):
             self.effects.setdefault((found.kind, found.target), found)
 
-    def runs_decoded(self) -> bool:
-        """Return whether a call that runs text stands before one that decodes or fetches it."""
-        if self.has("hidden call"):
-            return True
-        for count, match in enumerate(self.matches("decoder")):
-            before = self.source[max(0, match.start() - 160) : match.start()]
-            if count >= _MOST_DECODERS or _P["evaluator"].search(before):
-                return True
-        return False
-
 
 def _command_line(match: re.Match[str], texts: dict[str, str], following: str) -> tuple[str, bool]:
-    """Return the command that a call starts as a line of a shell, and whether all of it is known."""
+    """Return the command that a call starts as a line of a shell, and whether all of it is known; `$X` is a value."""
     head, name, joined = match.group(), match["name"], _P["joined"].match(following)
     has_values = joined is not None or _P["holds values"].search(head) is not None
-    command, *words = _texts_of_call(match, joined[0] if joined else "", has_values=has_values)
+    parts = [_text_in(part, 1) or "$X" for part in _P["joined part"].finditer(joined[0] if joined else "")]
+    line = [
+        "".join([_text_in(match, 2), *parts]),
+        *(_text_in(word, 1) for word in _P["text"].finditer(match["rest"] or "")),
+    ]
+    command, *words = [_P["value"].sub("$X", text) for text in line] if has_values else line
+    words = [command, *map(quote_word, words)]
     if name is not None or match["call"] is None:
         # The interpreter itself, with a module or a file of the project after it.
-        line = {**texts, "sys.executable": " ".join(["python", *words])}.get(name or "", "")
-        return ("", False) if joined else (line, line != "")
+        known = " ".join(["python", *words[1:]]) if name == "sys.executable" else texts.get(name or "", "")
+        return ("", False) if joined else (known, known != "")
     # `exec "a", "b"` of Perl and Ruby has the arguments apart as well.
     is_apart = "[" in head or _P["arguments apart"].search(head) is not None
-    line = " ".join([command, *words]) if is_apart or match["call"] in ("exec", "system") else command
     # A value may be any command, unless it is one argument among others.
-    return line, joined is None and (is_apart or not has_values)
-
-
-def _texts_of_call(match: re.Match[str], joined: str, *, has_values: bool) -> list[str]:
-    """Return the command of a call, with what is joined to it, and its other texts as words; `$X` is a value."""
-    parts = [_text_in(part, 1) or "$X" for part in _P["joined part"].finditer(joined)]
-    texts = ["".join([_text_in(match, 2), *parts])]
-    texts += [_text_in(word, 1) for word in _P["text"].finditer(match["rest"] or "")]
-    texts = [_P["value"].sub("$X", text) for text in texts] if has_values else texts
-    return [texts[0], *map(quote_word, texts[1:])]
+    is_known = joined is None and (is_apart or not has_values)
+    return " ".join(words) if is_apart or match["call"] in ("exec", "system") else command, is_known
 
 
 def _spell_path(match: re.Match[str]) -> str:

@@ -94,13 +94,15 @@ def _is_secret(path: str, folder: str) -> bool:
 def _can_be_secret(pattern: str) -> bool:
     """Return whether a pattern of the shell fits one of the files that are known to be secrets."""
     parts = _HOME.sub("~", pattern).split("/")
+    is_from_top = parts[0] in ("~", "")
     for example in _SECRET_EXAMPLES:
-        if example[0] in ("~", ""):
-            if len(parts) == len(example) and all(map(_fits, parts, example)):
-                return True
-        elif len(parts) >= len(example) and parts[0] not in ("~", ""):
-            tail = parts[-len(example) :]
-            if all(map(_fits, tail, example)) and _tells(tail[-1]):
+        tail = parts if is_from_top else parts[-len(example) :]
+        # Below the root or the home an example is whole; elsewhere it is the end, if its name says enough: `.e*` and
+        # `cred*.js*` do, `*.json` and `*.y*ml` do not.
+        if (example[0] in ("~", "")) == is_from_top and len(tail) == len(example) and all(map(_fits, tail, example)):
+            least = 2 if tail[-1][:1].isalpha() else 3
+            name = re.sub(r"\.[^.]*$|\[[^\]]*\]|[*?]", "", tail[-1])
+            if is_from_top or tail[-1][:1] == "." or len(name) >= least:
                 return True
     return False
 
@@ -110,12 +112,6 @@ def _fits(pattern: str, name: str) -> bool:
     if pattern == name or not _GLOB.search(pattern) or (name[:1] == "." and pattern[:1] != "."):
         return pattern == name
     return len(pattern) <= 64 and pattern.count("*") <= 4 and fnmatchcase(name, pattern)
-
-
-def _tells(pattern: str) -> bool:
-    """Return whether a pattern says enough of a name: `.e*` and `cred*.js*` do, `*.json` and `*.y*ml` do not."""
-    least = 2 if pattern[:1].isalpha() else 3
-    return pattern[:1] == "." or len(re.sub(r"\.[^.]*$|\[[^\]]*\]|[*?]", "", pattern)) >= least
 
 
 def _full_path(path: str, folder: str) -> str:

@@ -364,8 +364,8 @@ def _reader(registry: str, reader: str, *cells: str) -> _Reader:
     """Return what reads the files of a row of the table."""
     if reader in ("toml", "json"):
         return partial(_read_tree, registry, reader == "toml")
-    patterns = [re.compile(cell if cell != "-" else r"(?!)", re.MULTILINE) for cell in cells]
-    return partial(_read_lines, registry.strip("-"), reader, *patterns)
+    packages, tasks, urls = (re.compile(cell if cell != "-" else r"(?!)", re.MULTILINE) for cell in cells)
+    return partial(_read_lines, registry.strip("-"), reader, packages, tasks, urls)
 
 
 _ROWS = read_table(

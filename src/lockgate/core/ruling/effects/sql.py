@@ -20,21 +20,12 @@ _HEADS = tuple((kind, pattern) for kind, pattern in _P.items() if kind in KINDS)
 
 def _credential_shown(statement: str) -> str:
     """Return a column or table of credentials that a statement shows; what is only counted or compared is not shown."""
-    place, shows, before = "", False, ""
-    words: list[str] = _P["word"].findall(_P["counting"].sub(" ", statement))
-    for word, following in zip(words, [*words[1:], ""], strict=False):
-        lower = word.lower()
-        clause = _P["clause"].fullmatch(lower) if before != "." else None
-        if clause is not None:
-            place = clause.lastgroup or ""
-            shows = (shows and lower != "select") or lower in ("table", "copy", "returning")
-        elif word not in "().," and following != ".":
-            shows = shows or place == "shown"
-            compared = following.lower() == "is" or before == "as"
-            if shows and place and not compared and _P["credential"].fullmatch(word):
-                return word
-        before = lower
-    return ""
+    plain = _P["counting"].sub(" ", statement)
+    columns = " ".join(_P["shown columns"].findall(plain))
+    is_shown = _P["something"].search(columns) or _P["whole table"].search(plain)
+    tables = " ".join(_P["tables"].findall(plain)) if is_shown else ""
+    shown = _P["credential"].search(f"{columns}; {tables}")
+    return shown[0] if shown else ""
 
 
 def is_scratch_database(path: str) -> bool:
@@ -80,10 +71,9 @@ def _has_unclear_comment(text: str) -> bool:
 def _read_statement(statement: str, argument: str) -> list[Effect]:
     if _P["server"].search(statement):
         return [effect("unreadable", "database server", argument=argument)]
-    if _P["secret"].search(statement):
-        return [effect("reads-secret", "database", argument=argument)]
-    if _P["credential hint"].search(statement) and (name := _credential_shown(statement)):
-        return [effect("reads-secret", name, argument=argument)]
+    secret = _P["secret"].search(statement) and "database"
+    if secret := secret or (_P["credential hint"].search(statement) and _credential_shown(statement)):
+        return [effect("reads-secret", secret, argument=argument)]
     if _P["reads"].match(statement):
         return [effect("looks", argument=argument)]
     for kind, pattern in _HEADS:

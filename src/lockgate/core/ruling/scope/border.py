@@ -68,7 +68,8 @@ class ScopePlace(NamedTuple):
         path = resolve_path(decode_percent(seen.path) or ("$" if surely else "/")) if self.path else ""
         if path is None:
             return not surely
-        return _is_below(path, self.path) if surely else _is_below(path.lower(), self.path.lower())
+        path, top = (path, self.path) if surely else (path.lower(), self.path.lower())
+        return path == top or path.startswith(f"{top}/")
 
     def _has_machine(self, other: Machine | None, *, surely: bool) -> bool:
         mine = self.machine
@@ -119,10 +120,6 @@ def resolve_path(written: str) -> str | None:
     return normalize_path(re.sub("^(?i:file)://(?=/)", "", written).replace("\\", "/"))
 
 
-def _is_below(path: str, top: str) -> bool:
-    return path == top or path.startswith(f"{top}/")
-
-
 # ---------------------------------------------------------------------------------------------------------------
 # What a scope names
 
@@ -166,8 +163,8 @@ def _border_from_one_scope(scope: str) -> Border:
             raise InvalidConfig(
                 f"the scope names {quoted(place)}, and says {quoted(word[0])}: is that inside?", hint=_HINT
             )
-    inside, excluded = (dict.fromkeys(place for _, out, place in places if out == is_out) for is_out in (False, True))
-    return Border(tuple(inside), tuple(excluded))
+    inside = dict.fromkeys(place for _, is_excluded, place in places if not is_excluded)
+    return Border(tuple(inside), tuple(dict.fromkeys(place for _, is_excluded, place in places if is_excluded)))
 
 
 def border_from_prose(text: str) -> Border:

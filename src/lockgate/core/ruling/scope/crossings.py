@@ -122,13 +122,11 @@ class _Reading:
         self._has_paths = is_command or self._connects
         self._is_single = not re.search(r"\s", text.strip())
         self._is_named = not words.isdisjoint(WORDS["host arguments"])
-        self._may_be_host = self._is_named or not words.isdisjoint(WORDS["maybe host arguments"])
         # The words of an argument for a host are hosts, if they are a list of names rather than a sentence.
         is_list = self._is_single or ("." in text and re.fullmatch(r"[\w.:,;|\s-]*", text) is not None)
         self._has_hosts = self._is_named and is_list and _P["no authority"].match(text.strip()) is None
-        level = (
-            self._level_of_command() if is_shell and not self._is_single else self._level_of_value(words, is_command)
-        )
+        is_line = is_shell and not self._is_single
+        level = self._level_of_command() if is_line else self._level_of_value(words, is_command)
         self._levels = bytearray([_CONNECTS if self._is_named else level]) * len(text)
         for start, end in self._commands("lookup"):
             self._levels[start:end] = bytes([_CONNECTS]) * (end - start)
@@ -230,7 +228,7 @@ class _Reading:
             case "local":
                 return level >= _LISTED
             case "number":
-                return self._may_be_host or level == _CONNECTS
+                return level == _CONNECTS
             case "name":
                 return is_clear and self._is_name_of_host(match, host, level, before)
             case "word" | "path":

@@ -68,11 +68,10 @@ def network_from_text(text: str) -> Network | None:
         network = ip_network(PATTERNS["scanned"].sub(r"\1.0/24", text), strict=False)
     except ValueError:
         return None
+    if "%" in text or isinstance(network, IPv4Network) or network.num_addresses > 1:
+        return None if "%" in text else network
     address = network.network_address
-    if isinstance(network, IPv4Network) or "%" in text or network.num_addresses > 1:
-        return network if "%" not in text else None
-    mapped = address.ipv4_mapped if address.version == 6 else None
-    return _LOOPBACK if address.is_loopback else network if mapped is None else ip_network(mapped)
+    return _LOOPBACK if address.is_loopback else ip_network(address.ipv4_mapped or address)
 
 
 def host_and_port(authority: str) -> tuple[str, int]:
