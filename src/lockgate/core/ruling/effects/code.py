@@ -123,8 +123,10 @@ class _CodeReader:
         secrets = [*self.read_path_calls(), *filter(is_secret, absolute)]
         for path in secrets:
             self.add("reads-secret", path)
-        for path in absolute if absolute and self.has("writes") else ():
-            self.note_access(path, Access.WRITE, only_doors=True)
+        written = (read_access(_P["home variable"].sub("~", path), Access.WRITE, self.project) for path in absolute)
+        for found in written if absolute and self.has("writes") else ():
+            if found.kind in _DOORS:
+                self.add(found.kind, found.target)
         for match in _P["opened for writing"].finditer(self.source):
             self.note_access(match[1].strip(), Access.WRITE)
         for match in _P["runs file"].finditer(self.source):
@@ -190,11 +192,9 @@ class _CodeReader:
             if found is not None:
                 self.add(found.kind, path if below else found.target[:300])
 
-    def note_access(self, path: str, access: Access, *, only_doors: bool = False) -> None:
-        """Note what is done to a path; `only_doors` where it is more than a file outside of the project."""
+    def note_access(self, path: str, access: Access) -> None:
         found = read_access(_P["home variable"].sub("~", path), access, self.project)
-        if not only_doors or found.kind in _DOORS:
-            self.add(found.kind, found.target)
+        self.add(found.kind, found.target)
 
     def read_variables(self, *, is_sent: bool) -> list[str]:
         """Return the secret variables that are read; note those that are shown."""

@@ -47,17 +47,14 @@ _SHARED = {
 class Project:
     """A project's folder and what its own files name; every part may be unknown.
 
-    `root` is the absolute path of its folder, `folder` the one the agent works in, `home` the user's. `packages` are
-    normalized with `package_name` and may name their registry (`npm:express`). `hosts` are as `site_of_url` writes
-    them. `remotes` are the repository's remotes by name, `tasks` the names of its scripts and make targets, `programs`
-    the names of programs it brings along (`.venv/bin`). `follow` says where a path really leads if that is a place of
-    Lockgate's own (`own_paths.py`): only a host can look at links, nothing here does. `brings_lockgate` says
-    whether what is installed from a path would take Lockgate's place. `service_port` is where Lockgate's service
-    listens, `service_pids` are the processes that rule and their parent, and `own_folders` is where its files lie
-    besides the usual places. `judge_servers` are the names of the judges that this machine serves, by port, and
-    `judge_pids` looks up which processes listen there. `effect_rows` are the operator's own rows. `named` collects the
-    files that a call surely runs or loads, for a caller that wants them; an empty path says that its arguments run.
-    `changes` collects what it writes to files. `show` reads the text of a file as it is now, where the host can.
+    `root` is the absolute path of its folder, `folder` where the agent works, `home` the user's. `packages` are written
+    by `package_name`, perhaps with a registry (`npm:express`), `hosts` by `site_of_url`. `tasks` are scripts and make
+    targets, `programs` what it brings along (`.venv/bin`). `follow` says where a path really leads if that is a place
+    of Lockgate's own (only a host can look at links), `brings_lockgate` whether what is installed from a path takes
+    Lockgate's place. `service_pids` are the processes that rule and their parent, `own_folders` further places of its
+    files, `judge_servers` the judges that this machine serves, by port, and `judge_pids` looks up who listens there.
+    `effect_rows` are the operator's. `named` collects the files that a call surely runs or loads (an empty path: its
+    arguments), `changes` what it writes to files. `show` reads the text of a file as it is now, where the host can.
     """
 
     root: str = ""
@@ -94,10 +91,8 @@ class Project:
 
         A name that a project uses in one registry may belong to an attacker in another.
         """
-        wanted = package_name(name)
-        if wanted in self.packages:
-            return True
-        return any(f"{each}:{wanted}" in self.packages for each in ((registry,) if registry else REGISTRIES))
+        wanted, registries = package_name(name), (registry,) if registry else REGISTRIES
+        return wanted in self.packages or any(f"{each}:{wanted}" in self.packages for each in registries)
 
     def has_host(self, host: str, path: str = "") -> bool:
         """Return whether the project's own files name this host.
@@ -105,12 +100,11 @@ class Project:
         Anyone can publish on a shared host: one counts only with the `path` of a URL whose owner the project names.
         """
         host, _, rest = host.partition("/")
-        site = _site(host, path or rest)
-        return bool(site) and site in self.hosts
+        return (_site(host, path or rest) or None) in self.hosts
 
     def has_url(self, url: str) -> bool:
         """Return the same for a whole URL or git address."""
-        return bool(site := site_of_url(url)) and site in self.hosts
+        return (site_of_url(url) or None) in self.hosts
 
     def apart(self) -> Project:
         """Return the same project for a reading of which nothing is collected."""

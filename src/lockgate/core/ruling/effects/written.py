@@ -145,15 +145,11 @@ MAX_PACKAGES = 256
 _MAX_LINE = 400
 # The signs of a text as `package_name` writes them, one for one.
 _FOLDED = str.maketrans(ascii_uppercase + "_.", ascii_lowercase + "--")
-_SETTINGS_OF_MANAGERS = frozenset(
-    ".npmrc .yarnrc .yarnrc.yml pip.conf pip.ini .pypirc uv.toml .condarc bunfig.toml".split()
-)
-# By name, the registry and the patterns of lines that name a package.
-_LINES_OF: dict[str, list[tuple[str, str]]] = {}
-for _names, _registry, _line in read_table(__package__, "written.tbl", "lines", ("names", "registry", "line")):
-    for _name in _names.split():
-        _LINES_OF.setdefault(_name, []).append((_registry, _line))
-_TELL_THEIR_HOME = frozenset({"pyproject.toml", "Cargo.toml", "package.json"})
+# The names of manifests, the registry and the pattern of lines that name a package.
+_LINES = [
+    (names.split(), registry, line)
+    for names, registry, line in read_table(__package__, "written.tbl", "lines", ("names", "registry", "line"))
+]
 
 
 def read_written_manifest(
@@ -161,11 +157,11 @@ def read_written_manifest(
 ) -> Iterator[Effect]:
     """Yield an effect for each package and each source of packages that a manifest gets by this text."""
     *_, folder, name = f"//{path}".replace("\\", "/").split("/")
-    is_settings, names_images = name in _SETTINGS_OF_MANAGERS, may_name_images(name)
+    is_settings, names_images = _P["settings file"].fullmatch(name), may_name_images(name)
     is_list = names_images or (is_manifest(name, folder) and not is_lock_file(name))
     if is_settings or (is_list and not names_images):
         known = {seen.target for seen in find_hosts(replaced)} | {*PUBLIC_SOURCES}
-        yield from _only_new(_package_sources(name, text, argument), known)
+        yield from _only_new(_package_sources(text, argument), known)
     if is_settings or not is_list:
         return
     before = {entry.partition(":")[2] for entry in _packages(name, folder, replaced)} | {*COMMON_TOOLS}
@@ -183,23 +179,25 @@ def read_written_manifest(
 def _packages(name: str, folder: str, text: str) -> dict[str, None]:
     """Return the packages that a manifest names, or, where it is a piece of one, the lines of it."""
     names = dict.fromkeys(read_manifest(name, text, folder).packages)
-    for registry, patterns in () if names or not text.strip() else _LINES_OF.get(name, ()):
+    patterns = (
+        [] if names or not text.strip() else [(registry, _P[line]) for all_, registry, line in _LINES if name in all_]
+    )
+    for registry, pattern in patterns:
         for line in text.splitlines():
-            for match in _P[patterns].finditer(line[:_MAX_LINE]):
+            for match in pattern.finditer(line[:_MAX_LINE]):
                 package = match[match.lastindex or 1]
                 if not _P["no package"].fullmatch(package):
                     names[f"{registry}:{package_name(package)}"] = None
     return names
 
 
-def _package_sources(name: str, text: str, argument: str) -> Iterator[Effect]:
+def _package_sources(text: str, argument: str) -> Iterator[Effect]:
     at = 0
     for line in text.splitlines(keepends=True):
         short, begin = line[:_MAX_LINE], at
         at += len(line)
-        is_own_home = name in _TELL_THEIR_HOME and _P["own home"].match(short) is not None
         source, is_direct = _P["source"].search(short), _P["direct"].search(short) is not None
-        if not (source or is_direct) or is_own_home or short.lstrip().startswith(("#", "//")):
+        if not (source or is_direct) or _P["own home"].match(short) or short.lstrip().startswith(("#", "//")):
             continue
         first = source.end() if source and not is_direct else 0
         hosts = [(seen.target, seen.start) for seen in find_hosts(short) if seen.start >= first]
@@ -215,8 +213,6 @@ def _package_sources(name: str, text: str, argument: str) -> Iterator[Effect]:
 _MAX_SETTINGS = 20
 _MAX_VALUES = 2000
 _NAME_SPACE = 90
-# The name of such a setting says nothing: what it is about stands in the line above.
-_STATE_NAMES = frozenset("enabled enable active on".split())
 
 
 def read_written_settings(path: str, text: str, replaced: str, argument: str) -> Iterator[Effect]:
@@ -238,9 +234,9 @@ def _weak_settings(path: str, text: str) -> Iterator[tuple[str, str, int, int]]:
             continue
         name, value = named[1].strip(".-"), match[1].lower()
         begin = match.start() - len(line) + named.start(1)
-        above = _P["above"].search(text, max(0, begin - 2 * _NAME_SPACE), begin)
-        if above and name.lower() in _STATE_NAMES:
-            name = above[1]
+        # What a setting is about whose name says nothing stands in the line above.
+        above = _P["state"].fullmatch(name) and _P["above"].search(text, max(0, begin - 2 * _NAME_SPACE), begin)
+        name = above[1] if above else name
         is_own = is_program and _P["own variable"].search(line + match[0]) is not None
         if not is_own and weakens(name, value):
             yield name, value, begin, match.end(1)

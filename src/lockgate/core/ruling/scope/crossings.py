@@ -127,9 +127,7 @@ class _Reading:
         self._has_hosts = self._is_named and is_list and _P["no authority"].match(text.strip()) is None
         is_line = is_shell and not self._is_single
         level = self._level_of_command() if is_line else self._level_of_value(words, is_command)
-        self._levels = bytearray([_CONNECTS if self._is_named else level]) * len(text)
-        for start, end in self._commands("lookup"):
-            self._levels[start:end] = bytes([_CONNECTS]) * (end - start)
+        self._levels = bytearray([_CONNECTS if self._is_named or _P["lookup"].search(text) else level]) * len(text)
         if is_shell or self._connects:
             self._mark_code()
 
@@ -152,24 +150,19 @@ class _Reading:
             return _LISTED if self._connects else _TEXT
         return _LISTED if is_command or not words.isdisjoint(WORDS["listed arguments"]) else _ANY
 
-    def _commands(self, programs: str) -> Iterator[tuple[int, int]]:
-        """Yield where what follows one of these programs begins and ends."""
-        end = 0
-        for program in _P[programs].finditer(self._text):
-            if program.start() >= end:
-                ends = _P["ends command"].search(self._text, program.end())
-                end = ends.start() if ends else len(self._text)
-                yield program.end(), end
-
     def find_filled_in(self) -> Iterator[tuple[str, int]]:
         """Yield what only the running shell knows: targets that it fills in, words of programs that connect, codes."""
         for effect in self._effects:
             if effect.kind == "runs-decoded" or (effect.kind in _ELSEWHERE and "$" in effect.target):
                 yield effect.target or effect.kind, 0
-        for start, end in self._commands("network"):
-            words = _P["filled in"].finditer(self._text, start, end)
-            # `-H "Authorization: Bearer $TOKEN"` says nothing about a host.
-            yield from ((word[1], word.start(1)) for word in words if self._levels[word.start(1)])
+        end = 0
+        for program in _P["network"].finditer(self._text):
+            if program.start() >= end:
+                ends = _P["ends command"].search(self._text, program.end())
+                end = ends.start() if ends else len(self._text)
+                words = _P["filled in"].finditer(self._text, program.end(), end)
+                # `-H "Authorization: Bearer $TOKEN"` says nothing about a host.
+                yield from ((word[1], word.start(1)) for word in words if self._levels[word.start(1)])
 
     def find_addresses(self) -> Iterator[SeenAddress]:
         """Yield the addresses, and the paths that may lie elsewhere than in the working folder."""
