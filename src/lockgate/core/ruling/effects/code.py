@@ -238,22 +238,25 @@ def _command_line(match: re.Match[str], texts: dict[str, str], following: str) -
     """Return the command that a call starts as a line of a shell, and whether all of it is known; `$X` is a value."""
     head, name, joined = match.group(), match["name"], _P["joined"].match(following)
     has_values = joined is not None or _P["holds values"].search(head) is not None
-    parts = [_text_in(part, 1) or "$X" for part in _P["joined part"].finditer(joined[0] if joined else "")]
-    line = [
-        "".join([_text_in(match, 2), *parts]),
-        *(_text_in(word, 1) for word in _P["text"].finditer(match["rest"] or "")),
-    ]
-    command, *words = [_P["value"].sub("$X", text) for text in line] if has_values else line
-    words = [command, *map(quote_word, words)]
+    command, *words = _texts_of_call(match, joined[0] if joined else "", has_values=has_values)
     if name is not None or match["call"] is None:
         # The interpreter itself, with a module or a file of the project after it.
-        known = " ".join(["python", *words[1:]]) if name == "sys.executable" else texts.get(name or "", "")
+        known = " ".join(["python", *words]) if name == "sys.executable" else texts.get(name or "", "")
         return ("", False) if joined else (known, known != "")
     # `exec "a", "b"` of Perl and Ruby has the arguments apart as well.
     is_apart = "[" in head or _P["arguments apart"].search(head) is not None
     # A value may be any command, unless it is one argument among others.
     is_known = joined is None and (is_apart or not has_values)
-    return " ".join(words) if is_apart or match["call"] in ("exec", "system") else command, is_known
+    return " ".join([command, *words]) if is_apart or match["call"] in ("exec", "system") else command, is_known
+
+
+def _texts_of_call(match: re.Match[str], joined: str, *, has_values: bool) -> list[str]:
+    """Return the command of a call, with what is joined to it, and its other texts as words."""
+    parts = [_text_in(part, 1) or "$X" for part in _P["joined part"].finditer(joined)]
+    texts = ["".join([_text_in(match, 2), *parts])]
+    texts += [_text_in(word, 1) for word in _P["text"].finditer(match["rest"] or "")]
+    texts = [_P["value"].sub("$X", text) for text in texts] if has_values else texts
+    return [texts[0], *map(quote_word, texts[1:])]
 
 
 def _spell_path(match: re.Match[str]) -> str:

@@ -162,8 +162,13 @@ def read_written_manifest(
     if is_settings or (is_list and not names_images):
         known = {seen.target for seen in find_hosts(replaced)} | {*PUBLIC_SOURCES}
         yield from _only_new(_package_sources(text, argument), known)
-    if is_settings or not is_list:
-        return
+    if is_list and not is_settings:
+        yield from _added_packages(name, folder, text, replaced, argument, project)
+
+
+def _added_packages(
+    name: str, folder: str, text: str, replaced: str, argument: str, project: Project
+) -> Iterator[Effect]:
     before = {entry.partition(":")[2] for entry in _packages(name, folder, replaced)} | {*COMMON_TOOLS}
     entries = (entry.partition(":")[::2] for entry in _packages(name, folder, text))
     added = [entry for registry, entry in entries if entry not in before and not project.has_package(entry, registry)]

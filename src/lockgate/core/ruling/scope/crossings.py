@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from lockgate.core.errors import printable
 from lockgate.core.ruling.arguments import Leaf, argument_words, sink_from_argument
@@ -86,7 +87,7 @@ def _crossings_in_leaf(
     """Yield what crosses the border in one value, as it stands and as programs read it: the rule, text and place."""
     sink = sink_from_argument(argument)
     is_shell = is_shell or (sink == "command" and not _name_words(argument).isdisjoint(WORDS["shell arguments"]))
-    may_connect = is_shell or _P["network"].search(text) is not None
+    may_connect = is_shell or _connects(text)
     effects = effects_of(ToolCall("bash", {"command": text})) if may_connect else ()
     exact = _Reading(argument, text, effects, is_shell=is_shell)
     yield from ((UNREADABLE, written, start, "") for written, start in exact.find_filled_in())
@@ -97,6 +98,12 @@ def _crossings_in_leaf(
     for how, reading in readings:
         outside = (seen for seen in reading.find_addresses() if not edge.contains(seen))
         yield from ((OUTSIDE, seen.written, seen.start, how) for seen in outside)
+
+
+@lru_cache(maxsize=64)
+def _connects(text: str) -> bool:
+    """Return whether a text names a program that connects."""
+    return _P["network"].search(text) is not None
 
 
 def _read_as_programs_do(text: str, *, may_be_run: bool) -> str:
@@ -118,7 +125,7 @@ class _Reading:
         words, self._sink = _name_words(argument), sink_from_argument(argument)
         self._text, self._effects = text, effects
         is_command = is_shell or self._sink == "command"
-        self._connects = _P["network"].search(text) is not None
+        self._connects = _connects(text)
         self._has_paths = is_command or self._connects
         self._is_single = not re.search(r"\s", text.strip())
         self._is_named = not words.isdisjoint(WORDS["host arguments"])
@@ -127,7 +134,9 @@ class _Reading:
         self._has_hosts = self._is_named and is_list and _P["no authority"].match(text.strip()) is None
         is_line = is_shell and not self._is_single
         level = self._level_of_command() if is_line else self._level_of_value(words, is_command)
-        self._levels = bytearray([_CONNECTS if self._is_named or _P["lookup"].search(text) else level]) * len(text)
+        self._levels = bytearray(
+            [_CONNECTS if self._is_named or (self._connects and _P["lookup"].search(text)) else level]
+        ) * len(text)
         if is_shell or self._connects:
             self._mark_code()
 
@@ -156,7 +165,7 @@ class _Reading:
             if effect.kind == "runs-decoded" or (effect.kind in _ELSEWHERE and "$" in effect.target):
                 yield effect.target or effect.kind, 0
         end = 0
-        for program in _P["network"].finditer(self._text):
+        for program in _P["network"].finditer(self._text) if self._connects else ():
             if program.start() >= end:
                 ends = _P["ends command"].search(self._text, program.end())
                 end = ends.start() if ends else len(self._text)
@@ -167,7 +176,7 @@ class _Reading:
     def find_addresses(self) -> Iterator[SeenAddress]:
         """Yield the addresses, and the paths that may lie elsewhere than in the working folder."""
         hosts = set[str]()
-        for match in _P["address"].finditer(self._text):
+        for match in _P["list of hosts" if self._has_hosts else "address"].finditer(self._text):
             seen = self._address_from(match)
             if seen is not None:
                 hosts.add(seen.host.lower())

@@ -64,12 +64,13 @@ def network_from_text(text: str) -> Network | None:
 
     `010.0.0.1`, `127.1`, `0x7f000001` and the like are none: programs differ about them.
     """
+    text = PATTERNS["scanned"].sub(r"\1.0/24", text)
     try:
-        network = ip_network(PATTERNS["scanned"].sub(r"\1.0/24", text), strict=False)
+        network = ip_network(text, strict=False) if PATTERNS["network text"].fullmatch(text) else None
     except ValueError:
         return None
-    if "%" in text or isinstance(network, IPv4Network) or network.num_addresses > 1:
-        return None if "%" in text else network
+    if network is None or isinstance(network, IPv4Network) or network.num_addresses > 1:
+        return network
     address = network.network_address
     return _LOOPBACK if address.is_loopback else ip_network(address.ipv4_mapped or address)
 
