@@ -15,13 +15,14 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import dropwhile, takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.effects.agent_programs import AGENT_PROGRAMS
 from lockgate.core.ruling.effects.effect import Effect, effect
 from lockgate.core.ruling.effects.own_paths import (
     ASKS_SERVICE,
+    OWN_KINDS,
     OWN_WORDS,
     Access,
     find_model_change,
@@ -47,12 +48,25 @@ from lockgate.core.tables import read_patterns, read_table
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
 
+
+class _Act(NamedTuple):
+    """A row: what a program does to `what` where a pattern finds something in its arguments, each on its own line."""
+
+    given: re.Pattern[str]
+    what: str
+    act: str
+    here: str
+
+
 _P = read_patterns(__package__, "own.tbl")
-_REACH_COLUMNS = ("programs", "given", "paths", "access", "here")
-_REACHES: dict[str, list[tuple[re.Pattern[str], list[str]]]] = defaultdict(list)
-for _names, _given, *_reach in read_table(__package__, "own.tbl", "reaches", _REACH_COLUMNS):
-    for _name in _names.split():
-        _REACHES[_name].append((re.compile("" if _given == "-" else f"(?ms){_given}"), _reach))
+_ACTS: dict[str, list[_Act]] = defaultdict(list)
+for _programs, _given, *_row in read_table(
+    __package__, "own.tbl", "acts", ("programs", "given", "what", "act", "here")
+):
+    for _name in _programs.split():
+        # A name may stand for a list of programs.
+        for _program in OWN_WORDS.get(_name, (_name,)):
+            _ACTS[_program].append(_Act(re.compile("" if _given == "-" else f"(?ms){_given}"), *_row))
 _MOST_FOUND = 256
 
 
@@ -61,12 +75,18 @@ def note_own_acts(walk: Walk, call: Invocation, name: str, *, is_known: bool) ->
     if not walk.is_near_own or (walk.project.follow is None and not _may_reach_own(walk, call)):
         return
     words = [walk.plain(word) for word in call.arguments]
-    _note_commands(walk, call, words)
+    _note_commands(walk, call.name, words)
     call = call._replace(name=name)
-    _note_paths(walk, call, words, writes=not is_known)
+    writes = not is_known or (name in OWN_WORDS["runners"] and not has_option(words, "--check"))
+    listed = [walk.plain(call.stdin.target)] if name in OWN_WORDS["takes names"] else []
+    for path in (*_pieces(words), *listed):
+        walk.note_own(path, Access.WRITE if writes else Access.READ)
+    _note_acts(walk, call, words)
     if name not in OWN_WORDS["quiet"]:
         _note_ports(walk, call, words)
-    _note_processes(walk, call, words)
+    program = name.rpartition("/")[2].removesuffix(".exe")
+    if moved := _ends_ours(walk, call) or _moved_by(walk, program, words):
+        walk.add("changes-own-guard", moved)
 
 
 def _may_reach_own(walk: Walk, call: Invocation) -> bool:
@@ -77,26 +97,41 @@ def _may_reach_own(walk: Walk, call: Invocation) -> bool:
     return may_lead_to_own(" ".join(words), walk.project)
 
 
-# 1. Paths
-
-
-def _note_paths(walk: Walk, call: Invocation, words: list[str], *, writes: bool) -> None:
-    writes = writes or (call.name in OWN_WORDS["runners"] and not has_option(words, "--check"))
-    listed = [walk.plain(call.stdin.target)] if call.name in OWN_WORDS["takes names"] else []
-    for path in (*_pieces(words), *listed):
-        if ("secret", False) in find_own(path, walk.project, walk.folder):
-            walk.note_own(path, Access.READ)
-        elif writes:
-            walk.note_own(path, Access.WRITE)
+def _note_acts(walk: Walk, call: Invocation, words: list[str]) -> None:
+    """Note what a program does by its rows: an access to paths, or a kind of its own."""
+    name = call.name.rpartition("/")[2].lower()
     if tree := {**walk.variables, **call.environment}.get("GIT_WORK_TREE"):
         words = [f"--work-tree={tree}", *words]
-    line = "\n".join(words)
-    for given, (paths, access, here) in _REACHES.get(call.name, ()):
-        if given.search(line):
-            is_here = here != "-" and not has_option(words, *here.split())
-            reached = given.findall(line) if paths == "given" else _reached(paths, call.name, words)
-            for path in (*reached, *["."] * is_here):
-                walk.note_own(path, Access(access.split()[0]), below="one" not in access)
+    line = "\n".join([*words, *([_PROCESSES] if call.stdin.target == _PROCESSES else [])])
+    acts = [*_ACTS.get(name, ()), *_ACTS.get("-".join([name, *plain_words(words)[:1]]), ())]
+    for given, what, act, here in acts:
+        if not given.search(line):
+            continue
+        if act in OWN_KINDS:
+            if what == "-" or _is_judge(walk.project, what, name, words):
+                walk.add(act, f"{name} {' '.join(words)}"[:100])
+            continue
+        is_here = here != "-" and not has_option(words, *here.split())
+        reached = given.findall(line) if what == "given" else _reached(what, name, words)
+        for path in (*reached, *["."] * is_here):
+            walk.note_own(path, Access(act.split()[0]), below="one" not in act)
+
+
+def _is_judge(project: Project, what: str, program: str, words: list[str]) -> bool:
+    """Return whether a judge is what a row says: this program, a server on this machine, or a model that is named."""
+    if what == "judge":
+        return any(program in re.split(r"[/\\]", path.lower()) for path in project.own_folders)
+    models = {_last_name(judge) for names in project.judge_servers.values() for judge in names}
+    named = plain_words(words)[1:] if what == "model" else []
+    # A name that is not known may be any model, and a command without one means all.
+    return bool(models) and (not named or any("$" in word or _last_name(word) in models for word in named))
+
+
+def _last_name(model: str) -> str:
+    return model.lower().rpartition("/")[2].removesuffix(":latest")
+
+
+# 1. Paths
 
 
 def _pieces(words: Iterable[str]) -> Iterator[str]:
@@ -193,20 +228,16 @@ def _may_be_address(leaf: Leaf, *, reads_all: bool) -> bool:
     return is_address and name not in OWN_WORDS["searched for"]
 
 
-# 2. The port as a program's words say it, and a judge's own program
-
-_JUDGES: dict[str, list[tuple[frozenset[str], str]]] = defaultdict(list)
-for _name, _commands, _holds in read_table(__package__, "own.tbl", "judges", ("program", "commands", "holds")):
-    _JUDGES[_name] += [(frozenset(command.split()), _holds) for command in _commands.split(",")]
+# 2. The port as a program's words say it
 
 
 def _note_ports(walk: Walk, call: Invocation, words: list[str]) -> None:
-    """Note a program that speaks to the service, changes or stops a judge, or takes a port of ours."""
+    """Note a program that speaks to the service, changes a judge, or takes a port of ours."""
     # An interpreter may get its program through its input.
     text = " ".join([*words, "\n", call.stdin.text])
     if address := find_own_service(text, walk.project.service_port):
         walk.add(ASKS_SERVICE, address)
-    if changed := find_model_change(text, walk.project.judge_servers) or _judge_changed(walk.project, call.name, words):
+    if changed := find_model_change(text, walk.project.judge_servers):
         walk.add("changes-own-guard", changed)
     # Any program can listen on a port, except those that are known to ask.
     if call.name in OWN_WORDS["clients"] and not ("nc" in call.name and has_option(words, "-l", "--listen")):
@@ -220,27 +251,6 @@ def _note_ports(walk: Walk, call: Invocation, words: list[str]) -> None:
             walk.add("changes-own-guard", str(port))
 
 
-def _judge_changed(project: Project, program: str, words: list[str]) -> str:
-    """Return the judge that a command of its own program changes, stops or signs out; empty if there is none."""
-    models = {_last_name(judge) for names in project.judge_servers.values() for judge in names}
-    plain = plain_words(words)
-    # A name that is not known may be any model, and a command without one means all.
-    named = [word for word in plain if "$" in word or _last_name(word) in models]
-    for verbs, holds in _JUDGES.get(program, ()):
-        is_judge = {
-            "program": any(program in re.split(r"[/\\]", path.lower()) for path in project.own_folders),
-            "server": bool(models),
-            "model": bool(models) and (named != [] or verbs == {*plain}),
-        }
-        if verbs <= {*plain} and is_judge[holds]:
-            return [*named, program][0]
-    return ""
-
-
-def _last_name(model: str) -> str:
-    return model.lower().rpartition("/")[2].removesuffix(":latest")
-
-
 # 3. Our own commands
 
 _ALLOWED = {
@@ -250,12 +260,12 @@ _ALLOWED = {
 OWN_COMMANDS = _ALLOWED.keys() | {"token", "hook"}
 
 
-def _note_commands(walk: Walk, call: Invocation, words: list[str]) -> None:
-    """Note a command of Lockgate that an agent may not run, and another package that takes Lockgate's place."""
-    name = call.name.rpartition("/")[2].lower()
-    if (name in OWN_WORDS["installers"] or _P["python"].fullmatch(name)) and _changes_package(walk, words, call.name):
+def _note_commands(walk: Walk, program: str, words: list[str]) -> None:
+    """Note a command of Lockgate that an agent may not run, and a package that comes into its environment."""
+    name = program.rpartition("/")[2].lower()
+    if name in OWN_WORDS["installers"] and _changes_package(walk, words, program):
         walk.add("changes-own-guard", "lockgate")
-    for behind in [words] if _P["own program"].fullmatch(call.name) else _words_behind_ours(words, name):
+    for behind in [words] if _P["own program"].fullmatch(program) else _words_behind_ours(words, name):
         if _is_refused(behind):
             is_answer = not {"approvals", "grants", "audit"}.isdisjoint(map(str.lower, behind))
             walk.add(ASKS_SERVICE if is_answer else "changes-own-guard", "lockgate")
@@ -265,10 +275,11 @@ def _words_behind_ours(words: list[str], name: str) -> Iterator[list[str]]:
     """Yield the words behind each `lockgate` that another program may start; most only get that word as a name."""
     if (name in OWN_WORDS["quiet"] and name[-2:] != "sh") or words[:2] == ["-m", "pytest"]:
         return
-    runs = name == "uvx" or (name in OWN_WORDS["installers"] and not {"run", "exec", "x"}.isdisjoint(words))
+    is_installer = name in OWN_WORDS["installers"]
+    runs = name == "uvx" or (is_installer and not {"run", "exec", "x"}.isdisjoint(words))
     for at, word in enumerate(words[:-1]):
         if "lockgate" in word.lower() and _P["started"].fullmatch(word):
-            is_first = _P["python"].fullmatch(name) and not plain_words(words[:at])
+            is_first = name[:2] == "py" and not plain_words(words[:at])
             if runs or is_first or words[at + 1].lower() in OWN_COMMANDS:
                 yield words[at + 1 :]
 
@@ -290,22 +301,16 @@ def _is_refused(words: list[str]) -> bool:
     )
 
 
-def _changes_package(walk: Walk, words: list[str], name: str) -> bool:
-    """Return whether an installer takes our package away, puts another in its place, or works in our environment."""
-    names_us = any(map(_P["package"].fullmatch, words))
-    if names_us and not OWN_WORDS["package verbs"].isdisjoint(words):
-        return True
-    if OWN_WORDS["install verbs"].isdisjoint(words):
-        return False
-    named = list(dropwhile(lambda word: word not in OWN_WORDS["install verbs"], words))[1:]
-    own = find_own(walk.plain(name), walk.project, walk.folder) if "/" in name else ()
-    if (names_us and has_option(words, *OWN_WORDS["package sources"])) or not all(is_above for _, is_above in own):
-        return True
+def _changes_package(walk: Walk, words: list[str], program: str) -> bool:
+    """Return whether an installer works in our environment, or brings a project that is a Lockgate."""
+    named = list(dropwhile(lambda word: word not in OWN_WORDS["install verbs"], words))
+    if not named or not all(is_above for _, is_above in find_own(program, walk.project, walk.folder) if "/" in program):
+        return bool(named)
     # `uv sync`, `poetry install`, `python setup.py install`: the project itself.
-    paths = [path for word in named if _P["path"].match(path := _P["from file"].sub("", word))]
-    paths += ["."] * (not plain_words(named))
+    paths = [path for word in named[1:] if _P["path"].match(path := _P["from file"].sub("", word))]
+    paths += ["."] * (not plain_words(named[1:]))
     brings = walk.project.brings_lockgate or (lambda _: False)
-    return any(map(_P["elsewhere"].match, named)) or any(brings(walk.full_path(path)) for path in paths)
+    return any(brings(walk.full_path(path)) for path in paths)
 
 
 # 4. Our own processes
@@ -318,13 +323,11 @@ _CHOOSERS = {
 }
 # Variables by which a program finds its home and its settings.
 HOME_VARIABLES = frozenset(("HOME", "USERPROFILE", *(agent.variable for agent in AGENT_PROGRAMS.values())))
-_LINES = read_table(__package__, "own.tbl", "lines", ("list", "line"))
+_LINES = read_table(__package__, "own.tbl", "lines", ("list", "holds", "line"))
 # The output of a program that lists processes, as long as no filter has taken the service out of it. It begins with a
 # digit: `/proc/1-every-process/environ` is a path like that of any number.
 _PROCESSES = "1-every-process"
-_MAY_HOLD_OURS = re.compile(rf"{_PROCESSES}|\{{\d+\.\.\d")
 _ENDS = re.compile(rf"\b(?:{'|'.join(OWN_WORDS['killers'] | OWN_WORDS['attachers'])})\b")
-_TYPED = re.compile(rf"lockgate\b[^\n]*?[\s'\"](?:approve|deny|revoke|(?:{'|'.join(OWN_WORDS['typed'])})s?)\b")
 
 
 def note_own_number(walk: Walk, text: str) -> None:
@@ -333,23 +336,6 @@ def note_own_number(walk: Walk, text: str) -> None:
     numbers = re.findall(r"(?<![\w.%/])\d{3,10}(?!\d)", text) if walk.is_near_own and _ENDS.search(text) else ()
     if numbers and not walk.project.own_pids().isdisjoint(map(int, numbers)):
         walk.add("changes-own-guard", "lockgate")
-
-
-def _note_processes(walk: Walk, call: Invocation, words: list[str]) -> None:
-    """Note what a program does to the service, or to Lockgate or an agent that it starts."""
-    name = call.name
-    if _ends_ours(walk, call, words):
-        walk.add("changes-own-guard", " ".join([name, *words])[:100])
-    elif name in OWN_WORDS["attachers"] and any(map(_MAY_HOLD_OURS.search, words)):
-        # Its memory holds the tokens.
-        walk.add("reads-own-token", name)
-    # Keys may be typed one by one.
-    elif name in OWN_WORDS["typing"] and _TYPED.search(_P["between keys"].sub("", " ".join(words).lower())):
-        walk.add("changes-own-guard", "lockgate")
-    elif not OWN_WORDS["managers"].isdisjoint((name, "-".join([name, *plain_words(words)[:1]]))):
-        _note_managed(walk, plain_words(call.arguments))
-    if moved := _moved_by(walk, name.rpartition("/")[2].removesuffix(".exe"), words):
-        walk.add("changes-own-guard", moved)
 
 
 def _moved_by(walk: Walk, program: str, words: list[str]) -> str:
@@ -364,40 +350,17 @@ def _moved_by(walk: Walk, program: str, words: list[str]) -> str:
     return ""
 
 
-def _note_managed(walk: Walk, words: list[str]) -> None:
-    """Note what a manager of services does to ours, to that of a judge, or to their variables."""
-    # A judge's server that is started anew is the same judge.
-    holds_judge = walk.project.judge_servers and "restart" not in words
-    own, named = ["lockgate", *(OWN_WORDS["model servers"] if holds_judge else ())], list[str]()
-    if OWN_WORDS["environment verbs"].intersection(words):
-        # Without a name, all variables are changed.
-        named = [word for word in words if len(words) == 1 or _P["steers service"].fullmatch(word.partition("=")[0])]
-    elif OWN_WORDS["verbs for all"].intersection(words):
-        named = words if len(words) < 3 else []
-    elif OWN_WORDS["looking verbs"].isdisjoint(words):
-        # A pattern can mean the service; of a name that is not known, a part must say so.
-        is_ours = re.compile("|".join(own), re.IGNORECASE).search
-        named = [word for word in words if not (word.isalnum() or _is_foreign(word, "lockgate.service"))]
-        named += filter(is_ours, words)
-    if named:
-        walk.add("changes-own-guard", walk.plain(named[-1]))
+def _ends_ours(walk: Walk, call: Invocation) -> str:
+    """Return the program that ends processes or connections which it chooses itself, where these may be ours."""
+    is_killer = call.name in OWN_WORDS["killers"] - {"kill"}
+    ends = is_killer or (call.name in ("fuser", "ss") and has_option(call.arguments, "-k", "-K", "--kill"))
+    return call.name if ends and _selects_ours(walk, call) else ""
 
 
-def _ends_ours(walk: Walk, call: Invocation, words: list[str]) -> bool:
-    """Return whether a program ends processes or connections, and those that it chooses may hold ours."""
-    name = call.name
-    if name not in OWN_WORDS["killers"]:
-        return name in ("fuser", "ss") and has_option(words, "-k", "-K", "--kill") and _selects_ours(walk, call)
-    # `kill -9 -1`: all that the user may end.
-    is_all = name == "killall5" or "-1" in words[1:] or any(map(_MAY_HOLD_OURS.search, (*words, call.stdin.target)))
-    return is_all or (name != "kill" and _selects_ours(walk, call))
-
-
-def _service_lines(walk: Walk, *lists: str) -> str:
+def _service_lines(walk: Walk, shown: str = "names processes") -> str:
     """Return our processes as these lists show them, in small letters; Python goes by its name without a version."""
-    pid, shown = min(walk.project.service_pids, default=4312), {*lists}
-    shown |= {f"models {name}" for name in lists if walk.project.judge_servers}
-    lines = [line for name, line in _LINES if name in shown]
+    pid = min(walk.project.service_pids, default=4312)
+    lines = [line for name, holds, line in _LINES if name in shown and (holds == "-" or walk.project.judge_servers)]
     return "\n".join(line.format(port=port, pid=pid) for line in lines for port in walk.project.own_ports).lower()
 
 
@@ -414,9 +377,9 @@ def _selects_ours(walk: Walk, call: Invocation) -> bool:
         )
     names = words if named_by == "words" else [values[named_by]] if named_by in values else []
     if names:
-        shown = _service_lines(walk, "names", *(["processes"] if given & {"-f", "--full"} else []))
-        is_turned = bool(given & {"-v", "--inverse"})
-        return is_turned or not all(_is_foreign(_P["not the last name"].sub("", name), shown) for name in names)
+        shown = _service_lines(walk, "names processes" if given & {"-f", "--full"} else "names")
+        names = [_P["not the last name"].sub("", name) for name in names]
+        return bool(given & {"-v", "--inverse"}) or not all(_is_foreign(name, shown) for name in names)
     given |= {"words"} if words or "$" in text else set()
     return ("!" in shows_all) is given.isdisjoint(shows_all.split())
 
@@ -437,26 +400,21 @@ def follow_processes(walk: Walk, call: Invocation, output: Output) -> Output:
     """Return a program's output, marked where it is a list of processes that may hold the service."""
     if not walk.is_near_own:
         return output
-    if listed := _ours_printed(walk, call):
-        return Output(Source.NONE, target=listed)
+    for path in map(walk.plain, _names_printed(call.name, call.arguments)):
+        if not all(is_above for _, is_above in find_own(path, walk.project, walk.folder)):
+            return Output(Source.NONE, target=path)
+    lists = call.name in _CHOOSERS and call.name not in OWN_WORDS["killers"] and _selects_ours(walk, call)
+    if lists or any(_P["proc"].fullmatch(walk.plain(word)) for word in call.arguments):
+        return Output(Source.NONE, target=_PROCESSES)
     if call.name in ("read", "mapfile", "readarray") and call.stdin.target:
         for name in split_options(call.arguments)[1]:
             walk.variables[name] = walk.mark(call.stdin)
     if call.stdin.target != _PROCESSES:
         return output
     pattern = _kept_lines(call)
-    if pattern and _is_foreign(pattern, _service_lines(walk, "processes")):
+    if pattern and _is_foreign(pattern, _service_lines(walk)):
         return UNKNOWN_OUTPUT if output.target == _PROCESSES else output
     return call.stdin if output.source in (Source.EMPTY, Source.NONE) else output
-
-
-def _ours_printed(walk: Walk, call: Invocation) -> str:
-    """Return a path of ours that a search prints, or the mark of a list of processes that may hold the service."""
-    for path in map(walk.plain, _names_printed(call.name, call.arguments)):
-        if not all(is_above for _, is_above in find_own(path, walk.project, walk.folder)):
-            return path
-    lists = call.name in _CHOOSERS and call.name not in OWN_WORDS["killers"] and _selects_ours(walk, call)
-    return _PROCESSES if lists or any(_P["proc"].fullmatch(walk.plain(word)) for word in call.arguments) else ""
 
 
 def _kept_lines(call: Invocation) -> str:
