@@ -29,8 +29,8 @@ from lockgate.core.ruling.effects.own_paths import (
     find_own,
     find_own_service,
     may_find_own,
-    may_lead_to_own,
     own_access,
+    words_lead_to_own,
 )
 from lockgate.core.ruling.effects.program_io import MARK, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs.options import (
@@ -91,10 +91,16 @@ def note_own_acts(walk: Walk, call: Invocation, name: str, *, is_known: bool) ->
 
 def _may_reach_own(walk: Walk, call: Invocation) -> bool:
     """Return whether one program of a line that is near our files may reach them itself, by its expanded words."""
-    words = [walk.folder, call.name, *call.arguments, *call.environment.values(), call.stdin.target]
+    words = [
+        walk.folder or walk.project.folder,
+        call.name,
+        *call.arguments,
+        *call.environment.values(),
+        call.stdin.target,
+    ]
     words += [walk.variables.get(name, "") for name in ("PORT", "GIT_WORK_TREE")]
     words += [] if call.name in OWN_WORDS["quiet"] else [call.stdin.text]
-    return may_lead_to_own(" ".join(words), walk.project)
+    return words_lead_to_own(" ".join(words), walk.project)
 
 
 def _note_acts(walk: Walk, call: Invocation, words: list[str]) -> None:
@@ -162,7 +168,7 @@ def _names_printed(name: str, words: list[str]) -> list[str]:
     """Return the files that a search finds by their names, as `folder/**/name`."""
     if name in OWN_WORDS["locators"]:
         return [f"/**/*{word}*" for word in plain_words(words)]
-    if "grep" in name:
+    if name in OWN_WORDS["grep"]:
         lists = has_option(words, "-l", "-L", "--files-with-matches", "--files-without-match")
         return [f"{path}/**/*" for path in plain_words(words)[1:] or ["."]] if lists else []
     if name not in OWN_WORDS["finders"]:
@@ -327,14 +333,24 @@ _LINES = read_table(__package__, "own.tbl", "lines", ("list", "holds", "line"))
 # The output of a program that lists processes, as long as no filter has taken the service out of it. It begins with a
 # digit: `/proc/1-every-process/environ` is a path like that of any number.
 _PROCESSES = "1-every-process"
+_FOLLOWED = (
+    _CHOOSERS.keys()
+    | OWN_WORDS["locators"]
+    | OWN_WORDS["finders"]
+    | OWN_WORDS["grep"]
+    | {"read", "mapfile", "readarray"}
+)
 _ENDS = re.compile(rf"\b(?:{'|'.join(OWN_WORDS['killers'] | OWN_WORDS['attachers'])})\b")
+
+
+_NUMBER = re.compile(r"(?<![\w.%/])\d{3,10}(?!\d)")
 
 
 def note_own_number(walk: Walk, text: str) -> None:
     """Note a line that has the service's number and ends processes: a shell knows many ways to hand a number on."""
     # A number of one or two digits is also a signal, seconds or a line.
-    numbers = re.findall(r"(?<![\w.%/])\d{3,10}(?!\d)", text) if walk.is_near_own and _ENDS.search(text) else ()
-    if numbers and not walk.project.own_pids().isdisjoint(map(int, numbers)):
+    numbers = _NUMBER.findall(text) if walk.is_near_own else ()
+    if numbers and _ENDS.search(text) and not walk.project.own_pids().isdisjoint(map(int, numbers)):
         walk.add("changes-own-guard", "lockgate")
 
 
@@ -398,7 +414,9 @@ def _is_foreign(pattern: str, text: str) -> bool:
 
 def follow_processes(walk: Walk, call: Invocation, output: Output) -> Output:
     """Return a program's output, marked where it is a list of processes that may hold the service."""
-    if not walk.is_near_own:
+    if not walk.is_near_own or not (
+        call.name in _FOLLOWED or call.stdin.target == _PROCESSES or "/proc" in " ".join(call.arguments)
+    ):
         return output
     for path in map(walk.plain, _names_printed(call.name, call.arguments)):
         if not all(is_above for _, is_above in find_own(path, walk.project, walk.folder)):
@@ -424,7 +442,7 @@ def _kept_lines(call: Invocation) -> str:
         pattern = re.search(r"/((?:[^/\\]|\\.)+)/", line)
         return pattern[1] if pattern and "!" not in line else ""
     is_open = has_option(call.arguments, "-v", "--invert-match", "-f", "--file") or MARK in line
-    if is_open or not ("grep" in call.name or call.name in ("rg", "ag")):
+    if is_open or call.name not in OWN_WORDS["grep"]:
         return ""
     options, words = split_options(call.arguments, OWN_WORDS["search values"])
     return "|".join([value for name, value in options if name in ("-e", "--regexp")] or words[:1])

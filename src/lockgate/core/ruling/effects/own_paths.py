@@ -94,15 +94,19 @@ def find_own(path: str, project: Project, folder: str = "") -> tuple[tuple[str, 
 
 def may_lead_to_own(text: str, project: Project) -> bool:
     """Return after a quick look whether a call with these values can come near a listed path; most cannot."""
+    in_own_folder = project.folder and _find_own(project.folder, "", project.home, project.own_folders)
+    # A shell drops quotes inside a name.
+    unquoted = text.translate(_QUOTES)
+    return bool(in_own_folder) or words_lead_to_own(text, project) or words_lead_to_own(unquoted, project, text)
+
+
+def words_lead_to_own(text: str, project: Project, known: str = "") -> bool:
+    """Return whether expanded words can come near a listed path; those of a `known` text cannot."""
+    if text == known:
+        return False
     search = _near_pattern(project.home, project.own_folders, project.own_ports).search
     low = text.lower()
-    # A shell drops quotes inside a name.
-    return (
-        search(low) is not None
-        or (_P["quotes"].search(low) is not None and search(_P["quotes"].sub("", low)) is not None)
-        or any(map(search, _readings(low)[1:]))
-        or bool(project.folder and _find_own(project.folder, "", project.home, project.own_folders))
-    )
+    return search(low) is not None or any(map(search, _readings(low)[1:]))
 
 
 @lru_cache(maxsize=64)
@@ -231,6 +235,7 @@ def _value(match: re.Match[str]) -> str:
 
 # An agent may ask whether the service runs.
 _HEALTH = r"/(?:healthz|readyz)(?:[\s\"'`;|&)]|$)"
+_QUOTES = str.maketrans("", "", "'\"\\^")
 # Browsers leave the first three out wherever they stand in an address, and take the others for dots.
 _PLAIN = str.maketrans("。．｡", "...", "\t\r\n")
 

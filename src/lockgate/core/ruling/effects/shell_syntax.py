@@ -45,7 +45,8 @@ class Redirect(NamedTuple):
 class Simple(NamedTuple):
     """A simple command: assignments, words, redirections, and its span in the text.
 
-    An assignment is `NAME=word`; the elements of an array stand behind the word.
+    An assignment is `NAME=word`; the elements of an array stand behind the word. `plain` are the values of the words
+    where none of them is to be expanded.
     """
 
     assignments: tuple[tuple[str, Word, tuple[Word, ...]], ...]
@@ -53,6 +54,7 @@ class Simple(NamedTuple):
     redirects: tuple[Redirect, ...]
     start: int
     end: int
+    plain: tuple[str, ...] = ()
 
 
 class Compound(NamedTuple):
@@ -345,7 +347,7 @@ class _Parser:
         end = len(text[start : self.at].rstrip()) + start
         if end == start:
             raise ShellSyntaxError
-        return Simple(tuple(assignments), tuple(words), tuple(redirects), start, end)
+        return Simple(tuple(assignments), tuple(words), tuple(redirects), start, end, _plain_values(words))
 
     def assignment(self, match: re.Match[str]) -> tuple[str, Word, tuple[Word, ...]]:
         self.at = match.end()
@@ -536,6 +538,22 @@ class _Parser:
         return ()
 
 
+def _plain_values(words: list[Word]) -> tuple[str, ...]:
+    """Return the values of words; nothing where one is to be expanded, or where the shell looks for the program."""
+    values: list[str] = []
+    for word in words:
+        if isinstance(word, str):
+            if "{" in word:
+                return ()
+            values.append(word)
+        elif any(part.what != "text" or ("{" in part.text and not part.quoted) for part in word):
+            return ()
+        else:
+            values.append("".join([part.text for part in word]))
+    return () if not values or not values[0] or (values[0] is words[0] and _GLOB.search(values[0])) else tuple(values)
+
+
+_GLOB = re.compile(r"[*?\[]")
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|0?[0-7]{1,3}|.)", re.DOTALL)
 _LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v"}
 

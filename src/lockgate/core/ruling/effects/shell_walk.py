@@ -188,11 +188,12 @@ class Walk:
         if self._texts > MOST_TEXTS or self._read > MOST_READ or self._nested > MOST_DEPTH:
             self.add_unreadable()
             return NO_OUTPUT
-        # An unknown piece becomes a variable that keeps what is known of it.
-        parts = text.split(MARK)
-        self.variables |= {f"_piece{number}": f"{MARK}{number}{MARK}" for number in parts[1::2]}
-        parts[1::2] = [f"${{_piece{number}}}" for number in parts[1::2]]
-        text = "".join(parts)
+        if MARK in text:
+            # An unknown piece becomes a variable that keeps what is known of it.
+            parts = text.split(MARK)
+            self.variables |= {f"_piece{number}": f"{MARK}{number}{MARK}" for number in parts[1::2]}
+            parts[1::2] = [f"${{_piece{number}}}" for number in parts[1::2]]
+            text = "".join(parts)
         note_own_number(self, text)
         try:
             script = parse_script(text)
@@ -262,7 +263,7 @@ class Walk:
         if self._nested < 2:
             self.span = (command.start, command.end)
         environment = self.assignments_of(command) if command.assignments else {}
-        fields = self.fields_of(command.words)
+        fields = [*command.plain] or self.fields_of(command.words)
         stdin, output = self.redirect(command.redirects, stdin) if command.redirects else (stdin, None)
         if not fields:
             self.variables.update(environment)
@@ -761,7 +762,7 @@ def _choices(word: str) -> list[str]:
 def join_streams(streams: list[Output]) -> Output:
     """Return what several commands print one after the other: the most telling of it."""
     streams = [stream for stream in streams if stream is not NO_OUTPUT]
-    if len(streams) < 2:
+    if len(streams) < 2 or all(stream is UNKNOWN_OUTPUT for stream in streams):
         return streams[0] if streams else NO_OUTPUT
     # A list of files or of processes is what stands for it, and says more than a file that is read beside it.
     lists = {at for at, stream in enumerate(streams) if stream.source is Source.NONE and stream.target}
