@@ -103,7 +103,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*|\d|[@*#?$!-]")
 _BRACES = re.compile(r"\{[!#]?([A-Za-z_]\w*|\d+|[@*#?$!-]?)(?:\[[^]\n]*\])?")
 _BRACKETS = re.compile(r"\\.|'[^']*'|[()]", re.DOTALL)
 _BRANCH_END = re.compile(r";;&|;;|;&")
-_IN_BRACES = re.compile(r"[^}\"'\\$`]+|'")
+_IN_BRACES, _IN_QUOTED_BRACES = re.compile(r"[^}\"'\\$`]+"), re.compile(r"[^}\"\\$`]+")
 _BACK_QUOTED = re.compile(r"`((?:[^`\\]|\\.)*+)`", re.DOTALL)
 _SINGLE_QUOTED = re.compile(r"'([^']*)'")
 _ANSI_QUOTED = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
@@ -247,7 +247,7 @@ class _Parser:
         if word == "(":
             return Compound("(", (self.script_until(")"),))
         if word == "[[":
-            return Compound("[[", words=self.test_words())
+            return Compound("[[", words=self.closed_words("]]", "<>&|();"))
         if word == "case":
             return self.case_body()
         name, words = self.loop_head() if word in ("for", "select") else ("", ())
@@ -271,27 +271,33 @@ class _Parser:
     def loop_head(self) -> tuple[str, tuple[Word, ...]]:
         """Read a loop's variable and values, or the arithmetic in their place."""
         if self.peek() == "(":
-            if parts := self.arithmetic(self.at):
-                return "", (parts,)
-            raise ShellSyntaxError
+            return "", (self.arithmetic(self.at),)
         name = self.name_word()
         self.skip()
         if self.text.startswith("in", self.at) and self.text[self.at + 2 : self.at + 3] in ("", *_META):
             self.at += 2
-            return name, self.words_until("\n;", _BLANK)
+            return name, self.words_until("\n;", is_line=True)
         return name, ()
 
-    def words_until(self, closers: str, gap: re.Pattern[str]) -> tuple[Word, ...]:
+    def words_until(self, closer: str, passed: str = "", *, is_line: bool = False) -> tuple[Word, ...]:
+        """Read words up to one that begins with a closing sign, or up to the end."""
         words: list[Word] = []
-        while True:
-            character = self.peek() if gap is _BLANK else self.skip(gap)
-            if character in closers:
-                return tuple(words)
-            words.append(self.word())
+        while (character := self.peek() if is_line else self.skip()) and character not in closer:
+            if character in passed:
+                self.at += 1
+            else:
+                words.append(self.word())
+        return tuple(words)
+
+    def closed_words(self, closer: str, passed: str = "") -> tuple[Word, ...]:
+        """Read words up to a closing sign, and over it."""
+        words = self.words_until(closer, passed)
+        self.expect(closer)
+        return words
 
     def case_body(self) -> Compound:
         self.peek()
-        words = [self.word()]
+        words: tuple[Word, ...] = (self.word(),)
         self.skip()
         self.expect("in")
         scripts: list[Script] = []
@@ -299,27 +305,11 @@ class _Parser:
             self.skip(_GAP)
             if self.text.startswith("esac", self.at):
                 self.at += 4
-                return Compound("case", tuple(scripts), tuple(words))
-            while (character := self.text[self.at : self.at + 1]) != ")":
-                if character and character in " \t|(":
-                    self.at += 1
-                else:
-                    words.append(self.word())
-            self.at += 1
+                return Compound("case", tuple(scripts), words)
+            words += self.closed_words(")", "|(")
             scripts.append(self.script())
             if (ending := _BRANCH_END.match(self.text, self.at)) is not None:
                 self.at = ending.end()
-
-    def test_words(self) -> tuple[Word, ...]:
-        words: list[Word] = []
-        while True:
-            character = self.skip()
-            if character and character in "<>&|();":
-                self.at += 1
-            elif (word := self.word()) == "]]":
-                return tuple(words)
-            else:
-                words.append(word)
 
     def name_word(self) -> str:
         """Read a word that the grammar itself expects: a name, `fi`."""
@@ -354,9 +344,7 @@ class _Parser:
         following = self.text[self.at : self.at + 2]
         if following[:1] == "(":
             self.at += 1
-            more = self.words_until(")", _LINES)
-            self.expect(")")
-            return match[1], "", more
+            return match[1], "", self.closed_words(")")
         if following[:1] in ("", *_META) and following not in ("<(", ">("):
             return match[1], "", ()
         return match[1], self.word(), ()
@@ -377,26 +365,17 @@ class _Parser:
     def read_bodies(self) -> None:
         pending, self.here = self.here, []
         for tag, strip, quoted, body in pending:
-            lines: list[str] = []
-            while self.at < len(self.text):
-                newline = self.text.find("\n", self.at)
-                stop = len(self.text) if newline < 0 else newline
-                line = self.text[self.at : stop]
-                self.at = min(stop + 1, len(self.text))
-                if strip:
-                    line = line.lstrip("\t")
-                if line.rstrip("\r") == tag:
-                    break
-                lines.append(line + "\n")
-            text = "".join(lines)
+            tabs = "\t*" if strip else ""
+            end = re.compile(rf"^{tabs}{re.escape(tag)}\r*$", re.MULTILINE).search(self.text, self.at)
+            text = self.text[self.at : end.start() if end else None]
+            self.at = min(end.end() + 1, len(self.text)) if end else len(self.text)
+            text = re.sub(r"^\t+", "", text, flags=re.MULTILINE) if strip else text
             body.append(text if quoted or not re.search(r"[$`\\]", text) else self.parts_of(text))
 
     def parts_of(self, text: str) -> tuple[Part, ...]:
         """Return the parts of a text with expansions and no quotes: a here-document, arithmetic."""
-        inner = _Parser(text, self.depth, self.pieces)
         parts: list[Part] = []
-        while inner.at < len(text):
-            inner.quoted_piece(parts, _IN_BODY)
+        _Parser(text, self.depth, self.pieces).quoted(parts, _IN_BODY, "")
         return tuple(parts)
 
     # Words
@@ -437,26 +416,29 @@ class _Parser:
         self.count()
         self.at += 1
         before = len(parts)
-        while not self.text.startswith('"', self.at):
-            if self.at >= len(self.text):
-                raise ShellSyntaxError
-            self.quoted_piece(parts, _DOUBLE_QUOTED)
-        self.at += 1
+        self.quoted(parts, _DOUBLE_QUOTED, '"')
         if len(parts) == before:
             parts.append(Part("text", "", True))
 
-    def quoted_piece(self, parts: list[Part], run: re.Pattern[str]) -> None:
-        match = run.match(self.text, self.at)
-        if match is not None:
-            parts.append(Part("text", match.group(), True))
-            self.at = match.end()
-        elif self.text[self.at] == "\\":
-            escaped = self.text[self.at + 1 : self.at + 2]
-            kept = escaped if escaped in ("$", "`", "\\", '"') else "" if escaped == "\n" else "\\" + escaped
-            parts.append(Part("text", kept, True))
-            self.at += 2
-        else:
-            self.expansion(parts, quoted=True)
+    def quoted(self, parts: list[Part], run: re.Pattern[str], closer: str) -> None:
+        """Read text with expansions up to a sign, and over it; without a sign up to the end."""
+        while (character := self.text[self.at : self.at + 1]) != closer:
+            match = run.match(self.text, self.at)
+            if match is not None:
+                parts.append(Part("text", match.group(), True))
+                self.at = match.end()
+            elif character == "\\":
+                escaped = self.text[self.at + 1 : self.at + 2]
+                kept = escaped if escaped in ("$", "`", "\\", '"') else "" if escaped == "\n" else "\\" + escaped
+                parts.append(Part("text", kept, True))
+                self.at += 2
+            elif character == '"':
+                self.double_quoted(parts)
+            elif character == "'" or not character:
+                parts.append(Part("text", self.take(_SINGLE_QUOTED)[1], True))
+            else:
+                self.expansion(parts, quoted=True)
+        self.at += len(closer)
 
     def expansion(self, parts: list[Part], *, quoted: bool) -> None:
         """Read what begins with `$` or a back quote."""
@@ -505,16 +487,7 @@ class _Parser:
         inner: list[Part] = [] if is_value else [Part("opaque")]
         has_default = is_value and self.text.startswith((":-", ":="), self.at)
         self.at += 2 * has_default
-        while (character := self.text[self.at : self.at + 1]) != "}":
-            if not character:
-                raise ShellSyntaxError
-            if character == '"':
-                self.double_quoted(inner)
-            elif character == "'" and not quoted:
-                inner.append(Part("text", self.take(_SINGLE_QUOTED)[1], True))
-            else:
-                self.quoted_piece(inner, _IN_BRACES)
-        self.at += 1
+        self.quoted(inner, _IN_QUOTED_BRACES if quoted else _IN_BRACES, "}")
         self.depth -= 1
         what: Literal["variable", "default", "opaque"] = "opaque" if inner else "variable"
         return Part("default" if has_default else what, name, quoted, tuple(inner))
