@@ -367,10 +367,10 @@ def _moved_by(walk: Walk, program: str, words: list[str]) -> str:
 
 
 def _ends_ours(walk: Walk, call: Invocation) -> str:
-    """Return the program that ends processes or connections which it chooses itself, where these may be ours."""
+    """Return the command that ends processes or connections which it chooses itself, where these may be ours."""
     is_killer = call.name in OWN_WORDS["killers"] - {"kill"}
     ends = is_killer or (call.name in ("fuser", "ss") and has_option(call.arguments, "-k", "-K", "--kill"))
-    return call.name if ends and _selects_ours(walk, call) else ""
+    return walk.plain(" ".join([call.name, *call.arguments]))[:100] if ends and _selects_ours(walk, call) else ""
 
 
 def _service_lines(walk: Walk, shown: str = "names processes") -> str:

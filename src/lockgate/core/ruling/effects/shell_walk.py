@@ -70,8 +70,8 @@ def read_command(text: str, argument: str, project: Project, activity: Activity)
     read_loaded_code(walk)
     found = walk.effects()
     walk.note_changes()
-    for path, written in walk.written.items():
-        found += read_written_file(path, written, "", argument, project)
+    for path, content in walk.written.items():
+        found += read_written_file(path, content.text, "", argument, project) if content.text is not None else []
     return found
 
 
@@ -98,12 +98,9 @@ class Walk:
         self.functions: dict[str, Compound] = {}
         self.aliases: dict[str, str] = {}
         self.pieces: list[Output] = []
-        # Paths that this line downloads or unpacks, with the host; folders that it clones; and texts that it writes.
+        # Paths that this line downloads, unpacks or clones, with the host; files that it writes; and links, to what.
         self.downloads: dict[str, str] = {}
-        self.written: dict[str, str] = {}
-        # Of these files only a piece was written; the content of those is not known; and these are links, to what.
-        self.pieces_of: set[str] = set()
-        self.unknown: set[str] = set()
+        self.written: dict[str, Content] = {}
         self.links: dict[str, str] = {}
         self.span = (0, len(line))
         # Variables that this line sets.
@@ -267,7 +264,11 @@ class Walk:
         stdin, output = self.redirect(command.redirects, stdin) if command.redirects else (stdin, None)
         if not fields:
             self.variables.update(environment)
-            return self._redirect_nothing(stdin, output, is_assigned=bool(environment))
+            if output is not None and not output[1] and stdin is NO_OUTPUT and self.place(output[0]) is Place.INSIDE:
+                # A bare `> FILE` empties it, as `truncate` does.
+                self.add("discards-work", output[0])
+            # `$(<FILE)` is the content of the file.
+            return self.write_output(output, stdin if self._captured and not environment else NO_OUTPUT)
         result = self.run_program(fields, stdin, environment)
         # Secrets that a substitution hands to a program, and one that it is given from a file.
         for piece in self.pieces_in("".join(fields)) if self.pieces and fields[0] not in WORDS["keep values"] else ():
@@ -278,14 +279,6 @@ class Walk:
             if result.source is Source.NONE and fields[0] not in WORDS["show little of a secret"]:
                 result = stdin
         return self.write_output(output, result)
-
-    def _redirect_nothing(self, stdin: Output, output: tuple[str, bool] | None, *, is_assigned: bool) -> Output:
-        """Walk over redirections without a program."""
-        if output is not None and not output[1] and stdin is NO_OUTPUT and self.place(output[0]) is Place.INSIDE:
-            # A bare `> FILE` empties it, as `truncate` does.
-            self.add("discards-work", output[0])
-        # `$(<FILE)` is the content of the file.
-        return self.write_output(output, stdin if self._captured and not is_assigned else NO_OUTPUT)
 
     def assignments_of(self, command: Simple) -> dict[str, str]:
         """Return the variables that a command sets, and note what setting them does."""
@@ -445,8 +438,8 @@ class Walk:
         plain = self.plain(path)
         if self.written or self.downloads or self.activity.downloaded or self.activity.is_full:
             full = self.full_path(path)
-            if full in self.written:
-                return Output(Source.TEXT, self.written[full], target=path)
+            if (written := self.written_text(full)) is not None:
+                return Output(Source.TEXT, written, target=path)
             if host := self.download_of(full):
                 return Output(Source.DOWNLOAD, target=host)
         if is_secret(plain, self.folder):
@@ -454,15 +447,17 @@ class Walk:
         content = self.content_of(path)
         return Output(Source.TEXT, content.text, path) if content and content.text else Output(Source.FILE, "", path)
 
+    def written_text(self, full: str) -> str | None:
+        """Return the text that this line writes to a file, where it is known."""
+        return self.written[full].text if full in self.written else None
+
     def content_of(self, path: str) -> Content | None:
         """Return what is known of a file that this line or the session wrote; None for any other."""
         full = self.full_path(path)
-        if full in self.written:
-            return Content(self.written[full], full not in self.pieces_of)
-        if full in self.links and self.links[full] != path:
+        if self.written_text(full) is None and full in self.links and self.links[full] != path:
             return self.content_of(self.links[full])
-        if full in self.unknown:
-            return Content()
+        if full in self.written:
+            return self.written[full]
         known, show = self.project.full_path(full), self.project.show
         content = self.activity.find(known) if self.activity.contents or self.activity.is_full else None
         shown = show(self.activity.resolve(known)) if show and content else None
@@ -474,10 +469,8 @@ class Walk:
 
     def note_changes(self) -> None:
         """Note what the line writes to files, for a caller that wants it."""
-        for path, text in self.written.items():
-            self.project.note_change(path, self.plain(text), is_whole=path not in self.pieces_of)
-        for path in self.unknown - self.written.keys():
-            self.project.note_change(path, None)
+        for path, (text, is_whole, _) in self.written.items():
+            self.project.note_change(path, None if text is None else self.plain(text), is_whole=is_whole)
         for path, target in self.links.items():
             self.project.note_change(path, None, link=target)
 
@@ -490,16 +483,12 @@ class Walk:
                 self.links[place] = source
                 continue
             known = [
-                (name[len(source) :], Content(text, name not in self.pieces_of))
-                for name, text in self.written.items()
+                (name[len(source) :], content)
+                for name, content in self.written.items()
                 if f"{name}/".startswith(f"{source}/")
             ]
             for rest, content in known or self.activity.below(self.project.full_path(source)):
-                if content.text is None:
-                    self.unknown.add(place + rest)
-                else:
-                    self.written[place + rest] = content.text
-                    self.pieces_of |= set() if content.is_whole else {place + rest}
+                self.written[place + rest] = content._replace(is_carried=False)
 
     def print_file(self, path: str) -> Output:
         """Return what printing a file gives, and note a secret that it shows."""
@@ -526,14 +515,12 @@ class Walk:
             self.downloads[full] = stream.target if stream.source is Source.DOWNLOAD else ""
             self.add("downloads-file", full)
         elif stream.source is Source.TEXT:
-            if appends and full not in self.written:
-                known = self.content_of(path) or Content(is_whole=False)
-                self.written[full] = known.text or ""
-                self.pieces_of |= set() if known.text and known.is_whole else {full}
             # Of two writings one may not happen.
-            self.written[full] = self.written.get(full, "") + stream.text
+            known = self.content_of(path) if appends else self.written.get(full, Content(""))
+            is_whole = known is not None and known.text is not None and known.is_whole
+            self.written[full] = Content(((known and known.text) or "") + stream.text, is_whole)
         elif stream.source is Source.NONE:
-            self.unknown.add(full)
+            self.written.setdefault(full, Content())
         elif stream.source in (Source.SECRET, Source.ENVIRONMENT):
             self.add("reads-secret", stream.target or "environment")
 
@@ -592,7 +579,7 @@ class Walk:
         """Note that the command runs or loads a file of this machine, if it does not write that file itself."""
         if self.project.named is None or path in STANDARD_INPUT or path == "/dev/null":
             return
-        if self.full_path(path) not in self.written:
+        if self.written_text(self.full_path(path)) is None:
             self.project.named.append(self._from_root(self.plain(path)))
 
     def enter_folder(self, path: str) -> None:
@@ -705,7 +692,8 @@ class Walk:
         if part.what == "substitution" and stream.source is Source.TEXT:
             return stream.text.rstrip("\n")
         if stream is NO_OUTPUT or stream is UNKNOWN_OUTPUT:
-            line = _plain_line(script)
+            command = script[0] if len(script) == 1 else None
+            line = " ".join(command.plain) if isinstance(command, Simple) and not command.assignments else ""
             if _PRINTS_LIBRARY.fullmatch(line):
                 return f"/usr/lib/{line.rpartition('=')[2]}"
             stream = SETUP if _prints_settings(line) else UNKNOWN_OUTPUT
@@ -720,13 +708,6 @@ _BLANKS = re.compile(r"[ \t\n]+")
 _GLOB = re.compile(r"[*?\[]")
 # Where the compiler has the library of a sanitizer.
 _PRINTS_LIBRARY = re.compile(r"(?:gcc|clang)(?:-\d+)? -print-file-name=lib(?:clang_rt\.)?\w{1,4}san[\w-]*\.so")
-
-
-def _plain_line(script: Script) -> str:
-    """Return the words of a script that is one command without variables; nothing for any other."""
-    command = script[0] if len(script) == 1 else None
-    words = command.words if isinstance(command, Simple) and not command.assignments else ()
-    return " ".join(map(str, words)) if all(isinstance(word, str) for word in words) else ""
 
 
 def _prints_settings(line: str) -> bool:
