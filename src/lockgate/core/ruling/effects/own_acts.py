@@ -114,7 +114,7 @@ def _note_acts(walk: Walk, call: Invocation, words: list[str]) -> None:
         if not given.search(line):
             continue
         if act in OWN_KINDS:
-            if what == "-" or _is_judge(walk.project, what, name, words):
+            if what == "-" or _is_judge(walk.project, what, name):
                 walk.add(act, f"{name} {' '.join(words)}"[:100])
             continue
         is_here = here != "-" and not has_option(words, *here.split())
@@ -123,18 +123,10 @@ def _note_acts(walk: Walk, call: Invocation, words: list[str]) -> None:
             walk.note_own(path, Access(act.split()[0]), below="one" not in act)
 
 
-def _is_judge(project: Project, what: str, program: str, words: list[str]) -> bool:
-    """Return whether a judge is what a row says: this program, a server on this machine, or a model that is named."""
-    if what == "judge":
-        return any(program in re.split(r"[/\\]", path.lower()) for path in project.own_folders)
-    models = {_last_name(judge) for names in project.judge_servers.values() for judge in names}
-    named = plain_words(words)[1:] if what == "model" else []
-    # A name that is not known may be any model, and a command without one means all.
-    return bool(models) and (not named or any("$" in word or _last_name(word) in models for word in named))
-
-
-def _last_name(model: str) -> str:
-    return model.lower().rpartition("/")[2].removesuffix(":latest")
+def _is_judge(project: Project, what: str, program: str) -> bool:
+    """Return whether a judge is what a row says: a server on this machine, or this program."""
+    is_program = any(program in re.split(r"[/\\]", path.lower()) for path in project.own_folders)
+    return bool(project.judge_servers) if what == "server" else is_program
 
 
 # 1. Paths
@@ -185,10 +177,10 @@ def _names_printed(name: str, words: list[str]) -> list[str]:
 
 def read_own_arguments(name: ToolName, seed: str, leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
     """Yield what a tool does to Lockgate's own files and service by the places that it is given."""
-    places = [leaf for leaf in leaves if is_place(leaf)]
-    access, below = _access_of(name, seed, leaves) if places or seed == "grep" else (Access.READ, False)
-    if below and seed == "grep" and not any(map(names_place, places)):
+    places = list(filter(is_place, leaves))
+    if seed == "grep" and not any(map(names_place, places)):
         places.append(Leaf("", "."))
+    access, below = _access_of(name, seed, leaves) if places else (Access.READ, False)
     for leaf in places:
         if (own := own_access(leaf.text, access, project, below=below)) is not None:
             yield own._replace(argument=leaf.argument, start=0, end=len(leaf.text)) if leaf.argument else own
@@ -212,26 +204,25 @@ def _access_of(name: ToolName, seed: str, leaves: Sequence[Leaf]) -> tuple[Acces
 
 
 def _asks_service(name: ToolName, leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
+    """Yield what a tool does to the service: a value is an address, or one word, or code or text of a page."""
     is_page = not OWN_WORDS["page tools"].isdisjoint(name.words)
     reads_all = is_page or not OWN_WORDS["code tools"].isdisjoint(name.words)
-    places = [leaf for leaf in leaves if _may_be_address(leaf, reads_all=reads_all)]
-    all_places = "\n".join(leaf.text[:300] for leaf in places)
-    for leaf in places:
+    named = [(leaf, leaf_name(leaf)) for leaf in leaves if leaf_name(leaf) not in OWN_WORDS["searched for"]]
+    places = [
+        (leaf, title)
+        for leaf, title in named
+        if reads_all or title.endswith(("url", "uri")) or not re.search(r"\s", leaf.text.strip())
+    ]
+    all_places = "\n".join(leaf.text[:300] for leaf, _ in places)
+    for leaf, title in places:
         # A host and a port may be arguments of their own.
-        text = f"{leaf.text}\n{all_places}" if leaf_name(leaf).endswith("port") else leaf.text
+        text = f"{leaf.text}\n{all_places}" if title.endswith("port") else leaf.text
         route = _P["route"].search(leaf.text) if is_page else None
         address = find_own_service(text, project.service_port) or (route[0] if route else "")
         changed = find_model_change(leaf.text, project.judge_servers)
         for kind, target in ((ASKS_SERVICE, address), ("changes-own-guard", changed)):
             if target:
                 yield effect(kind, target, argument=leaf.argument, span=(0, len(leaf.text)))
-
-
-def _may_be_address(leaf: Leaf, *, reads_all: bool) -> bool:
-    """Return whether a tool may go where a value says: it is one word, is called an address, or is code or a page's."""
-    name = leaf_name(leaf)
-    is_address = reads_all or name.endswith(("url", "uri")) or not re.search(r"\s", leaf.text.strip())
-    return is_address and name not in OWN_WORDS["searched for"]
 
 
 # 2. The port as a program's words say it

@@ -18,8 +18,6 @@ from enum import StrEnum
 from fnmatch import fnmatchcase, translate
 from functools import lru_cache
 from ipaddress import IPv6Address
-from itertools import groupby
-from operator import itemgetter
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -94,34 +92,30 @@ def find_own(path: str, project: Project, folder: str = "") -> tuple[tuple[str, 
 
 def may_lead_to_own(text: str, project: Project) -> bool:
     """Return after a quick look whether a call with these values can come near a listed path; most cannot."""
-    in_own_folder = project.folder and _find_own(project.folder, "", project.home, project.own_folders)
+    if project.folder and _find_own(project.folder, "", project.home, project.own_folders):
+        return True
     # A shell drops quotes inside a name.
-    unquoted = text.translate(_QUOTES)
-    return bool(in_own_folder) or words_lead_to_own(text, project) or words_lead_to_own(unquoted, project, text)
+    joins = _P["inner quote"].search(text)
+    return words_lead_to_own(text, project) or (
+        joins is not None and words_lead_to_own(text.translate(_QUOTES), project)
+    )
 
 
-def words_lead_to_own(text: str, project: Project, known: str = "") -> bool:
-    """Return whether expanded words can come near a listed path; those of a `known` text cannot."""
-    if text == known:
-        return False
-    search = _near_pattern(project.home, project.own_folders, project.own_ports).search
-    low = text.lower()
-    return search(low) is not None or any(map(search, _readings(low)[1:]))
+def words_lead_to_own(text: str, project: Project) -> bool:
+    """Return whether expanded words can come near a listed path."""
+    names = _near_names(project.home, project.own_folders, project.own_ports)
+    # Looking for one name after the other is faster than for all at once.
+    return any(any(map(low.__contains__, names)) or _P["near"].search(low) for low in _readings(text.lower()))
 
 
 @lru_cache(maxsize=64)
-def _near_pattern(home: str, own_folders: tuple[str, ...], ports: tuple[int, ...]) -> re.Pattern[str]:
-    """Return what a text that leads to anything of ours has: a name on the way to it, a port, or an unknown value."""
+def _near_names(home: str, own_folders: tuple[str, ...], ports: tuple[int, ...]) -> frozenset[str]:
+    """Return what a text that leads to anything of ours has, if no pattern: a name on the way to it, or a port."""
     names = {*OWN_WORDS["near"], *map(str, ports)}
     for folder in (home, *own_folders):
         path = _P["home"].sub("", normalize_path(folder.replace("\\", "/")).casefold(), count=1)
         names.add(path.strip("/").rpartition(":/")[2].partition("/")[0])
-    # By their first letters, so that one step tells most places of a text apart.
-    words = [
-        f"{re.escape(letter)}(?:{'|'.join(re.escape(name[1:]) for name in group)})"
-        for letter, group in groupby(sorted(filter(None, names)), itemgetter(0))
-    ]
-    return re.compile("|".join((*words, _P["near"].pattern)))
+    return frozenset(filter(None, names))
 
 
 @lru_cache(maxsize=1024)
