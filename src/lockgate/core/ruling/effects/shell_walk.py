@@ -51,7 +51,6 @@ MOST_DEPTH = 12
 MOST_TEXTS = 24
 MOST_FIELDS = 256
 MOST_WORDS = 2_000
-MOST_CHOICES = 32
 MOST_PATH = 4096
 # Characters that are read as commands, and that variables expand to.
 MOST_READ = 128 * 1024
@@ -595,17 +594,20 @@ class Walk:
         return "".join(map(self.expand_part, word))
 
     def expand(self, word: Word) -> list[str]:
-        """Return the fields that a word becomes."""
+        """Return the fields that a word becomes; braces with more choices than are followed cannot be read."""
         if isinstance(word, str):
-            return self.expand_braces(word)
-        for index, part in enumerate(word):
-            if part.what == "text" and "{" in part.text and not part.quoted and _BRACE_LIST.search(part.text):
-                choices = self.expand_braces(part.text)
-                if len(choices) > MOST_CHOICES:
-                    self.add_unreadable()
-                words = [(*word[:index], Part("text", each), *word[index + 1 :]) for each in choices[:MOST_CHOICES]]
-                return [field for each in words for field in self.expand_parts(each)][:MOST_FIELDS]
-        return self.expand_parts(word)
+            if "{" not in word:
+                return [word]
+            word = (Part("text", word),)
+        words = [word]
+        for _ in range(4 if sum(len(part.text) for part in word) <= MOST_PATH else 0):
+            following = [choice for each in words for choice in _choices(each)]
+            if len(following) > MOST_FIELDS:
+                break
+            words = following
+        if any(len(_choices(each)) > 1 for each in (words[0], words[-1])):
+            self.add_unreadable()
+        return [field for each in words for field in self.expand_parts(each)][:MOST_FIELDS]
 
     def expand_parts(self, word: tuple[Part, ...]) -> list[str]:
         """Return the fields that the parts of a word become."""
@@ -623,20 +625,6 @@ class Walk:
             return [field for field in fields if field][:MOST_FIELDS]
         # An unquoted expansion to nothing is no word at all.
         return fields if fields[0] or any(part.quoted for part in word) else []
-
-    def expand_braces(self, word: str) -> list[str]:
-        """Return the words that braces without quotes stand for; more than are followed cannot be read."""
-        fields = [word]
-        if "{" not in word:
-            return fields
-        for _ in range(4 if len(word) <= MOST_PATH else 0):
-            following = [choice for field in fields for choice in _choices(field)]
-            if len(following) > MOST_FIELDS:
-                break
-            fields = following
-        if _BRACE_LIST.search(fields[0]) or _BRACE_LIST.search(fields[-1]):
-            self.add_unreadable()
-        return fields
 
     def expand_part(self, part: Part) -> str:
         """Return the value of a part of a word."""
@@ -730,14 +718,16 @@ def _is_unsafe_as_root(found: Effect) -> bool:
 _BRACE_LIST = re.compile(r"\{([^{}]*,[^{}]*|[a-zA-Z]\.\.[a-zA-Z])\}")
 
 
-def _choices(word: str) -> list[str]:
-    """Return the words that the first braces of a word stand for."""
-    match = _BRACE_LIST.search(word)
-    if match is None:
-        return [word]
-    first, last = sorted((ord(match[1][0]), ord(match[1][-1])))
-    choices = match[1].split(",") if "," in match[1] else map(chr, range(first, last + 1))
-    return [word[: match.start()] + choice + word[match.end() :] for choice in list(choices)[: MOST_FIELDS + 1]]
+def _choices(word: tuple[Part, ...]) -> list[tuple[Part, ...]]:
+    """Return the words that the first braces without quotes stand for."""
+    for index, (what, text, quoted, _) in enumerate(word):
+        if what != "text" or quoted or (match := _BRACE_LIST.search(text)) is None:
+            continue
+        first, last = sorted((ord(match[1][0]), ord(match[1][-1])))
+        choices = match[1].split(",") if "," in match[1] else list(map(chr, range(first, last + 1)))
+        texts = [text[: match.start()] + choice + text[match.end() :] for choice in choices[: MOST_FIELDS + 1]]
+        return [(*word[:index], Part("text", each), *word[index + 1 :]) for each in texts]
+    return [word]
 
 
 def join_streams(streams: list[Output]) -> Output:
