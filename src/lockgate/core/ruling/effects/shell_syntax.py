@@ -11,6 +11,8 @@ import re
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
+from lockgate.core.tables import read_patterns
+
 MOST_NESTING = 20
 # Commands, quoted words and expansions of one text: what a person or an agent writes has a few hundred at most.
 MOST_PIECES = 2_000
@@ -85,33 +87,8 @@ class ShellSyntaxError(Exception):
     read: Script = ()
 
 
-_BLANK = re.compile(r"(?:[ \t\r]|\\\r?\n)*+")
-_LINES = re.compile(r"(?:[ \t\r]|\\\r?\n|#[^\n]*)*+")
-# Between commands; `;;` ends a branch of `case`.
-_GAP = re.compile(r"(?:[ \t\r&]|;(?!;)|\\\r?\n|#[^\n]*)*+")
-_NAME_WORD = re.compile(r"[\w@%+=:,./~^\[\]*?!{}#-]+")
-# Words without quotes and expansions, up to one that goes on with something else or is the number of a redirection.
-_RUN = re.compile(r"(?:[\w@%+=:,./~^\[\]*?!{}-][\w@%+=:,./~^\[\]*?!{}#-]*+(?=[ \t\r\n;|&)]|\Z)[ \t]*+)+")
+_P = read_patterns(__package__, "shell.tbl")
 _META = frozenset(" \t\r\n;|&()<>")
-# Plain text, quotes without expansions, and an escape, which is nothing before a line end.
-_SIMPLE_PART = re.compile(r"([^\s;|&()<>\"'\\$`]+)|'([^']*)'|\"([^\"\\$`]*)\"|\\(?:\n|(.?))", re.DOTALL)
-_DOUBLE_QUOTED = re.compile(r"[^\"\\$`]+")
-_IN_BODY = re.compile(r"[^\\$`]+")
-_REDIRECT = re.compile(r"(\d+|\{\w+\})?(<<<|<<-|<<|<>|>>|>\||&>>|&>|>&|<&|<(?!\()|>(?!\())")
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[[^]\n]*\])?\+?=")
-_NAME = re.compile(r"[A-Za-z_]\w*|\d|[@*#?$!-]")
-_BRACES = re.compile(r"\{[!#]?([A-Za-z_]\w*|\d+|[@*#?$!-]?)(?:\[[^]\n]*\])?")
-_BRACKETS = re.compile(r"\\.|'[^']*'|[()]", re.DOTALL)
-_BRANCH_END = re.compile(r";;&|;;|;&")
-_IN_BRACES, _IN_QUOTED_BRACES = re.compile(r"[^}\"'\\$`]+"), re.compile(r"[^}\"\\$`]+")
-_BACK_QUOTED = re.compile(r"`((?:[^`\\]|\\.)*+)`", re.DOTALL)
-_SINGLE_QUOTED = re.compile(r"'([^']*)'")
-_ANSI_QUOTED = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
-_CLOSER = re.compile(r"(?:then|else|elif|fi|do|done|esac|\})(?=[\s;|&()<>]|$)|;;|\)|\Z")
-_OPENER = re.compile(
-    r"(if|while|until|for|select|case|\{|\[\[|!|time|coproc)(?=[\s;|&()<>]|$)|\("
-    r"|function[ \t]++([^\s;|&()<>\"'$`]++)[ \t]*+(?:\([ \t]*\))?[ \t\r\n]*|([\w.:+-]++)[ \t]*+\([ \t]*\)[ \t\r\n]*"
-)
 # Compound commands that are scripts up to a closing word, and the words between these scripts.
 _CLOSED_BY = {"{": "}", "if": "fi", "while": "done", "for": "done"}
 _BETWEEN = frozenset(("then", "elif", "else", "do"))
@@ -160,11 +137,11 @@ class _Parser:
         """Return the next character behind blanks; an empty text at the end."""
         character = self.text[self.at : self.at + 1]
         if character and character in " \t\r\\":
-            self.at = _BLANK.match(self.text, self.at).end()  # type: ignore[union-attr]
+            self.at = _P["blank"].match(self.text, self.at).end()  # type: ignore[union-attr]
             return self.text[self.at : self.at + 1]
         return character
 
-    def skip(self, gap: re.Pattern[str] = _LINES) -> str:
+    def skip(self, gap: re.Pattern[str] = _P["lines"]) -> str:
         """Go over line ends as well, reading here-documents on the way; return the next character."""
         while True:
             self.at = gap.match(self.text, self.at).end()  # type: ignore[union-attr]
@@ -199,8 +176,8 @@ class _Parser:
     def read_commands(self, commands: list[Command]) -> None:
         self.enter()
         while True:
-            self.skip(_GAP)
-            if _CLOSER.match(self.text, self.at) is not None:
+            self.skip(_P["gap"])
+            if _P["closer"].match(self.text, self.at) is not None:
                 break
             commands.append(self.pipeline())
             following = self.text[self.at : self.at + 2]
@@ -223,7 +200,7 @@ class _Parser:
 
     def command(self) -> Command:
         self.count()
-        match = _OPENER.match(self.text, self.at)
+        match = _P["opener"].match(self.text, self.at)
         if match is None:
             return self.simple()
         if name := match[2] or match[3]:
@@ -236,7 +213,7 @@ class _Parser:
             return self.command() if self.peek() not in ("", "\n", ";", ")") else Simple((), (), (), self.at, self.at)
         block = self.compound(match.group())
         redirects: list[Redirect] = []
-        while self.peek() and (match := _REDIRECT.match(self.text, self.at)) is not None:
+        while self.peek() and (match := _P["redirect"].match(self.text, self.at)) is not None:
             redirects.append(self.redirect(match))
         return block._replace(redirects=tuple(redirects)) if redirects else block
 
@@ -302,18 +279,18 @@ class _Parser:
         self.expect("in")
         scripts: list[Script] = []
         while True:
-            self.skip(_GAP)
+            self.skip(_P["gap"])
             if self.text.startswith("esac", self.at):
                 self.at += 4
                 return Compound("case", tuple(scripts), words)
             words += self.closed_words(")", "|(")
             scripts.append(self.script())
-            if (ending := _BRANCH_END.match(self.text, self.at)) is not None:
+            if (ending := _P["branch end"].match(self.text, self.at)) is not None:
                 self.at = ending.end()
 
     def name_word(self) -> str:
         """Read a word that the grammar itself expects: a name, `fi`."""
-        return self.take(_NAME_WORD).group()
+        return self.take(_P["name word"]).group()
 
     def simple(self) -> Simple:
         """Read a simple command; runs of words without quotes and expansions are taken in one step."""
@@ -325,12 +302,12 @@ class _Parser:
             at = self.at
             if character == "&" and not text.startswith("&>", at):
                 break
-            if not words and (match := _ASSIGNMENT.match(text, at)) is not None:
+            if not words and (match := _P["assignment"].match(text, at)) is not None:
                 assignments.append(self.assignment(match))
-            elif (match := _RUN.match(text, at)) is not None:
+            elif (match := _P["run"].match(text, at)) is not None:
                 words += match.group().split()
                 self.at = match.end()
-            elif character in "<>&0123456789{" and (match := _REDIRECT.match(text, at)) is not None:
+            elif character in "<>&0123456789{" and (match := _P["redirect"].match(text, at)) is not None:
                 redirects.append(self.redirect(match))
             else:
                 words.append(self.word())
@@ -375,7 +352,7 @@ class _Parser:
     def parts_of(self, text: str) -> tuple[Part, ...]:
         """Return the parts of a text with expansions and no quotes: a here-document, arithmetic."""
         parts: list[Part] = []
-        _Parser(text, self.depth, self.pieces).quoted(parts, _IN_BODY, "")
+        _Parser(text, self.depth, self.pieces).quoted(parts, _P["in body"], "")
         return tuple(parts)
 
     # Words
@@ -386,7 +363,7 @@ class _Parser:
         text, size, start = self.text, len(self.text), self.at
         parts: list[Part] = []
         while self.at < size:
-            match = _SIMPLE_PART.match(text, self.at)
+            match = _P["simple part"].match(text, self.at)
             if match is not None:
                 group = match.lastindex
                 if group not in (1, 2):
@@ -416,7 +393,7 @@ class _Parser:
         self.count()
         self.at += 1
         before = len(parts)
-        self.quoted(parts, _DOUBLE_QUOTED, '"')
+        self.quoted(parts, _P["double quoted"], '"')
         if len(parts) == before:
             parts.append(Part("text", "", True))
 
@@ -435,7 +412,7 @@ class _Parser:
             elif character == '"':
                 self.double_quoted(parts)
             elif character == "'" or not character:
-                parts.append(Part("text", self.take(_SINGLE_QUOTED)[1], True))
+                parts.append(Part("text", self.take(_P["single quoted"])[1], True))
             else:
                 self.expansion(parts, quoted=True)
         self.at += len(closer)
@@ -453,11 +430,11 @@ class _Parser:
         elif following == "{":
             parts.append(self.braces(quoted=quoted))
         elif following == "'" and not quoted:
-            parts.append(Part("text", decode_escapes(self.take(_ANSI_QUOTED)[1]), True))
+            parts.append(Part("text", decode_escapes(self.take(_P["ansi quoted"])[1]), True))
         elif following == '"' and not quoted:
             self.at += 1
             self.double_quoted(parts)
-        elif (match := _NAME.match(text, at + 1)) is not None:
+        elif (match := _P["name"].match(text, at + 1)) is not None:
             parts.append(Part("variable", match.group(), quoted))
             self.at = match.end()
         else:
@@ -470,7 +447,7 @@ class _Parser:
         return self.script_until(")")
 
     def back_quoted(self) -> Script:
-        content = self.take(_BACK_QUOTED)[1]
+        content = self.take(_P["back quoted"])[1]
         inner = _Parser(re.sub(r"\\([`\\$])", r"\1", content), self.depth, self.pieces)
         script = inner.script()
         if inner.at < len(inner.text):
@@ -479,7 +456,7 @@ class _Parser:
 
     def braces(self, *, quoted: bool) -> Part:
         self.enter()
-        match = _BRACES.match(self.text, self.at + 1)
+        match = _P["braces"].match(self.text, self.at + 1)
         name = match[1] if match else ""
         is_value = match is not None and match.group() == "{" + name
         self.at = match.end() if match else self.at + 2
@@ -487,7 +464,7 @@ class _Parser:
         inner: list[Part] = [] if is_value else [Part("opaque")]
         has_default = is_value and self.text.startswith((":-", ":="), self.at)
         self.at += 2 * has_default
-        self.quoted(inner, _IN_QUOTED_BRACES if quoted else _IN_BRACES, "}")
+        self.quoted(inner, _P["in quoted braces"] if quoted else _P["in braces"], "}")
         self.depth -= 1
         what: Literal["variable", "default", "opaque"] = "opaque" if inner else "variable"
         return Part("default" if has_default else what, name, quoted, tuple(inner))
@@ -495,7 +472,7 @@ class _Parser:
     def arithmetic(self, at: int) -> tuple[Part, ...]:
         """Read `((…))`; return nothing where the brackets at a place are not two that two brackets close."""
         depth = 0
-        for match in _BRACKETS.finditer(self.text, at) if self.text.startswith("((", at) else ():
+        for match in _P["brackets"].finditer(self.text, at) if self.text.startswith("((", at) else ():
             depth += {"(": 1, ")": -1}.get(match.group(), 0)
             if depth == 1 and match.group() == ")":
                 if not self.text.startswith(")", match.end()):
@@ -523,11 +500,11 @@ def _plain_values(words: list[Word]) -> tuple[str, ...]:
             return ()
         else:
             values.append("".join([part.text for part in word]))
-    return () if not values or not values[0] or (values[0] is words[0] and _GLOB.search(values[0])) else tuple(values)
+    return (
+        () if not values or not values[0] or (values[0] is words[0] and _P["glob"].search(values[0])) else tuple(values)
+    )
 
 
-_GLOB = re.compile(r"[*?\[]")
-_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|0?[0-7]{1,3}|.)", re.DOTALL)
 _LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v"}
 
 
@@ -543,4 +520,4 @@ def decode_escapes(text: str) -> str:
             return chr(int(escape, 8) & 0xFF or 32)
         return _LETTERS.get(escape, escape)
 
-    return _ESCAPE.sub(replace, text)
+    return _P["escape"].sub(replace, text)

@@ -43,6 +43,7 @@ from lockgate.core.ruling.effects.shell_syntax import (
     parse_script,
 )
 from lockgate.core.ruling.effects.written import read_written_file
+from lockgate.core.tables import read_patterns
 
 MOST_CHARACTERS = 64 * 1024
 # Work that one command may cause: commands run (functions and loops repeat them), and texts read as commands in turn.
@@ -299,7 +300,7 @@ class Walk:
                 fields += self.expand(word)
         while len(fields) > 1 and not fields[0]:
             del fields[0]
-        if fields and isinstance(words[0], str) and _GLOB.search(words[0]) and words[0] not in ("[", "[["):
+        if fields and isinstance(words[0], str) and _P["glob"].search(words[0]) and words[0] not in ("[", "[["):
             # The shell would look for a file that fits, and run that.
             self.add_unreadable()
         return fields
@@ -614,11 +615,11 @@ class Walk:
         fields = [""]
         for part in word:
             value = self.expand_part(part)
-            if part.what in ("text", "process") or part.quoted or not _BLANKS.search(value):
+            if part.what in ("text", "process") or part.quoted or not _P["blanks"].search(value):
                 fields[-1] += value
             else:
                 # Blanks at an end of the value end a field too.
-                pieces = _BLANKS.split(value, MOST_FIELDS)
+                pieces = _P["blanks"].split(value, MOST_FIELDS)
                 fields[-1] += pieces[0]
                 fields += pieces[1:]
         if len(fields) > 1:
@@ -682,20 +683,17 @@ class Walk:
         if stream is NO_OUTPUT or stream is UNKNOWN_OUTPUT:
             command = script[0] if len(script) == 1 else None
             line = " ".join(command.plain) if isinstance(command, Simple) and not command.assignments else ""
-            if _PRINTS_LIBRARY.fullmatch(line):
+            if _P["prints library"].fullmatch(line):
                 return f"/usr/lib/{line.rpartition('=')[2]}"
             stream = SETUP if _prints_settings(line) else UNKNOWN_OUTPUT
         return self.mark(stream)
 
 
+_P = read_patterns(__package__, "shell.tbl")
 # What runs code of the folder that it is started in.
 _RUNS_FOLDER = frozenset(("runs-project-task", "installs-known-package"))
 _NO_FILES = frozenset("/dev/null /dev/stderr /dev/stdout /dev/tty NUL $null".split())
 _HOLDS_SECRETS = (Source.ENVIRONMENT, Source.SECRET, Source.VARIABLE)
-_BLANKS = re.compile(r"[ \t\n]+")
-_GLOB = re.compile(r"[*?\[]")
-# Where the compiler has the library of a sanitizer.
-_PRINTS_LIBRARY = re.compile(r"(?:gcc|clang)(?:-\d+)? -print-file-name=lib(?:clang_rt\.)?\w{1,4}san[\w-]*\.so")
 
 
 def _prints_settings(line: str) -> bool:
@@ -706,22 +704,15 @@ def _prints_settings(line: str) -> bool:
     return name in WORDS["print settings"] or bool(by_verb)
 
 
-# A program that has the administrator's rights can be one that the project brings.
-_SCRIPT = re.compile(r"\S*(?:/\S*|\.\w+)")
-
-
 def _is_unsafe_as_root(found: Effect) -> bool:
-    is_script = found.kind == "runs-project-task" and _SCRIPT.fullmatch(found.target)
+    is_script = found.kind == "runs-project-task" and _P["script"].fullmatch(found.target)
     return bool(is_script) or found.severity is Severity.OPENS_A_DOOR or found.kind in WORDS["unknown as root"]
-
-
-_BRACE_LIST = re.compile(r"\{([^{}]*,[^{}]*|[a-zA-Z]\.\.[a-zA-Z])\}")
 
 
 def _choices(word: tuple[Part, ...]) -> list[tuple[Part, ...]]:
     """Return the words that the first braces without quotes stand for."""
     for index, (what, text, quoted, _) in enumerate(word):
-        if what != "text" or quoted or (match := _BRACE_LIST.search(text)) is None:
+        if what != "text" or quoted or (match := _P["brace list"].search(text)) is None:
             continue
         first, last = sorted((ord(match[1][0]), ord(match[1][-1])))
         choices = match[1].split(",") if "," in match[1] else list(map(chr, range(first, last + 1)))
