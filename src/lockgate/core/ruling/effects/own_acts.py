@@ -207,16 +207,13 @@ def _asks_service(name: ToolName, leaves: Sequence[Leaf], project: Project) -> I
     """Yield what a tool does to the service: a value is an address, or one word, or code or text of a page."""
     is_page = not OWN_WORDS["page tools"].isdisjoint(name.words)
     reads_all = is_page or not OWN_WORDS["code tools"].isdisjoint(name.words)
-    named = [(leaf, leaf_name(leaf)) for leaf in leaves if leaf_name(leaf) not in OWN_WORDS["searched for"]]
-    places = [
-        (leaf, title)
-        for leaf, title in named
-        if reads_all or title.endswith(("url", "uri")) or not re.search(r"\s", leaf.text.strip())
-    ]
-    all_places = "\n".join(leaf.text[:300] for leaf, _ in places)
-    for leaf, title in places:
+    all_texts = "\n".join(leaf.text[:300] for leaf in leaves)
+    for leaf in leaves:
+        title, is_word = leaf_name(leaf), not re.search(r"\s", leaf.text.strip())
+        if title in OWN_WORDS["searched for"] or not (reads_all or is_word or title.endswith(("url", "uri"))):
+            continue
         # A host and a port may be arguments of their own.
-        text = f"{leaf.text}\n{all_places}" if title.endswith("port") else leaf.text
+        text = f"{leaf.text}\n{all_texts}" if title.endswith("port") else leaf.text
         route = _P["route"].search(leaf.text) if is_page else None
         address = find_own_service(text, project.service_port) or (route[0] if route else "")
         changed = find_model_change(leaf.text, project.judge_servers)
@@ -324,13 +321,7 @@ _LINES = read_table(__package__, "own.tbl", "lines", ("list", "holds", "line"))
 # The output of a program that lists processes, as long as no filter has taken the service out of it. It begins with a
 # digit: `/proc/1-every-process/environ` is a path like that of any number.
 _PROCESSES = "1-every-process"
-_FOLLOWED = (
-    _CHOOSERS.keys()
-    | OWN_WORDS["locators"]
-    | OWN_WORDS["finders"]
-    | OWN_WORDS["grep"]
-    | {"read", "mapfile", "readarray"}
-)
+_FOLLOWED = frozenset(_CHOOSERS).union(*(OWN_WORDS[name] for name in ("locators", "finders", "grep", "fills a name")))
 _ENDS = re.compile(rf"\b(?:{'|'.join(OWN_WORDS['killers'] | OWN_WORDS['attachers'])})\b")
 
 
@@ -385,8 +376,8 @@ def _selects_ours(walk: Walk, call: Invocation) -> bool:
     names = words if named_by == "words" else [values[named_by]] if named_by in values else []
     if names:
         shown = _service_lines(walk, "names processes" if given & {"-f", "--full"} else "names")
-        names = [_P["not the last name"].sub("", name) for name in names]
-        return bool(given & {"-v", "--inverse"}) or not all(_is_foreign(name, shown) for name in names)
+        is_turned = bool(given & {"-v", "--inverse"})
+        return is_turned or not all(_is_foreign(_P["not the last name"].sub("", name), shown) for name in names)
     given |= {"words"} if words or "$" in text else set()
     return ("!" in shows_all) is given.isdisjoint(shows_all.split())
 
@@ -405,17 +396,13 @@ def _is_foreign(pattern: str, text: str) -> bool:
 
 def follow_processes(walk: Walk, call: Invocation, output: Output) -> Output:
     """Return a program's output, marked where it is a list of processes that may hold the service."""
-    if not walk.is_near_own or not (
-        call.name in _FOLLOWED or call.stdin.target == _PROCESSES or "/proc" in " ".join(call.arguments)
-    ):
+    if not walk.is_near_own:
         return output
-    for path in map(walk.plain, _names_printed(call.name, call.arguments)):
-        if not all(is_above for _, is_above in find_own(path, walk.project, walk.folder)):
-            return Output(Source.NONE, target=path)
-    lists = call.name in _CHOOSERS and call.name not in OWN_WORDS["killers"] and _selects_ours(walk, call)
-    if lists or any(_P["proc"].fullmatch(walk.plain(word)) for word in call.arguments):
-        return Output(Source.NONE, target=_PROCESSES)
-    if call.name in ("read", "mapfile", "readarray") and call.stdin.target:
+    if call.name not in _FOLLOWED and call.stdin.target != _PROCESSES and "/proc" not in " ".join(call.arguments):
+        return output
+    if listed := _ours_printed(walk, call):
+        return Output(Source.NONE, target=listed)
+    if call.name in OWN_WORDS["fills a name"] and call.stdin.target:
         for name in split_options(call.arguments)[1]:
             walk.variables[name] = walk.mark(call.stdin)
     if call.stdin.target != _PROCESSES:
@@ -424,6 +411,15 @@ def follow_processes(walk: Walk, call: Invocation, output: Output) -> Output:
     if pattern and _is_foreign(pattern, _service_lines(walk)):
         return UNKNOWN_OUTPUT if output.target == _PROCESSES else output
     return call.stdin if output.source in (Source.EMPTY, Source.NONE) else output
+
+
+def _ours_printed(walk: Walk, call: Invocation) -> str:
+    """Return a path of ours that a search prints, or the mark of a list of processes that may hold the service."""
+    for path in map(walk.plain, _names_printed(call.name, call.arguments)):
+        if not all(is_above for _, is_above in find_own(path, walk.project, walk.folder)):
+            return path
+    lists = call.name in _CHOOSERS and call.name not in OWN_WORDS["killers"] and _selects_ours(walk, call)
+    return _PROCESSES if lists or any(_P["proc"].fullmatch(walk.plain(word)) for word in call.arguments) else ""
 
 
 def _kept_lines(call: Invocation) -> str:

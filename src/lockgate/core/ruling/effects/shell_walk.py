@@ -264,11 +264,7 @@ class Walk:
         stdin, output = self.redirect(command.redirects, stdin) if command.redirects else (stdin, None)
         if not fields:
             self.variables.update(environment)
-            if output is not None and not output[1] and stdin is NO_OUTPUT and self.place(output[0]) is Place.INSIDE:
-                # A bare `> FILE` empties it, as `truncate` does.
-                self.add("discards-work", output[0])
-            # `$(<FILE)` is the content of the file.
-            return self.write_output(output, stdin if self._captured and not environment else NO_OUTPUT)
+            return self._redirect_nothing(output, stdin, is_assigned=bool(environment))
         result = self.run_program(fields, stdin, environment)
         # Secrets that a substitution hands to a program, and one that it is given from a file.
         for piece in self.pieces_in("".join(fields)) if self.pieces and fields[0] not in WORDS["keep values"] else ():
@@ -279,6 +275,13 @@ class Walk:
             if result.source is Source.NONE and fields[0] not in WORDS["show little of a secret"]:
                 result = stdin
         return self.write_output(output, result)
+
+    def _redirect_nothing(self, output: tuple[str, bool] | None, stdin: Output, *, is_assigned: bool) -> Output:
+        if output is not None and not output[1] and stdin is NO_OUTPUT and self.place(output[0]) is Place.INSIDE:
+            # A bare `> FILE` empties it, as `truncate` does.
+            self.add("discards-work", output[0])
+        # `$(<FILE)` is the content of the file.
+        return self.write_output(output, stdin if self._captured and not is_assigned else NO_OUTPUT)
 
     def assignments_of(self, command: Simple) -> dict[str, str]:
         """Return the variables that a command sets, and note what setting them does."""
@@ -724,7 +727,7 @@ def _choices(word: tuple[Part, ...]) -> list[tuple[Part, ...]]:
 def join_streams(streams: list[Output]) -> Output:
     """Return what several commands print one after the other: the most telling of it."""
     streams = [stream for stream in streams if stream is not NO_OUTPUT]
-    if len(streams) < 2 or all(stream is UNKNOWN_OUTPUT for stream in streams):
+    if len(streams) < 2 or streams.count(UNKNOWN_OUTPUT) == len(streams):
         return streams[0] if streams else NO_OUTPUT
     # A list of files or of processes is what stands for it, and says more than a file that is read beside it.
     lists = {at for at, stream in enumerate(streams) if stream.source is Source.NONE and stream.target}
