@@ -48,7 +48,7 @@ OWN_WORDS = {
     name: frozenset(words.split()) for name, words in read_table(__package__, "own.tbl", "words", ("list", "words"))
 }
 _P = read_patterns(__package__, "own.tbl")
-_MOST_PATH = 4096
+_MOST_PATH, _MOST_KEPT = 4096, 1000
 # Stands for a piece of a path that is not known.
 _ANY = "\x01"
 _LISTED = [
@@ -103,7 +103,14 @@ def may_lead_to_own(text: str, project: Project) -> bool:
 
 def words_lead_to_own(text: str, project: Project) -> bool:
     """Return whether expanded words can come near a listed path."""
-    names = _near_names(project.home, project.own_folders, project.own_ports)
+    # Agents repeat themselves, and one call is read more than once.
+    leads = _leads_to_own if len(text) <= _MOST_KEPT else _leads_to_own.__wrapped__
+    return leads(text, project.home, project.own_folders, project.own_ports)
+
+
+@lru_cache(maxsize=1024)
+def _leads_to_own(text: str, home: str, own_folders: tuple[str, ...], ports: tuple[int, ...]) -> bool:
+    names = _near_names(home, own_folders, ports)
     # Looking for one name after the other is faster than for all at once.
     return any(any(map(low.__contains__, names)) or _P["near"].search(low) for low in _readings(text.lower()))
 
