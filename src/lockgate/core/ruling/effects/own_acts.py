@@ -91,15 +91,10 @@ def note_own_acts(walk: Walk, call: Invocation, name: str, *, is_known: bool) ->
 
 def _may_reach_own(walk: Walk, call: Invocation) -> bool:
     """Return whether one program of a line that is near our files may reach them itself, by its expanded words."""
-    words = [
-        walk.folder or walk.project.folder,
-        call.name,
-        *call.arguments,
-        *call.environment.values(),
-        call.stdin.target,
-    ]
-    words += [walk.variables.get(name, "") for name in ("PORT", "GIT_WORK_TREE")]
-    words += [] if call.name in OWN_WORDS["quiet"] else [call.stdin.text]
+    folder, known = walk.folder or walk.project.folder, walk.variables
+    words = [folder, call.name, *call.arguments, *call.environment.values(), call.stdin.target]
+    words += (known.get("PORT", ""), known.get("GIT_WORK_TREE", ""))
+    words += () if call.name in OWN_WORDS["quiet"] else (call.stdin.text,)
     return words_lead_to_own(" ".join(words), walk.project)
 
 

@@ -95,10 +95,8 @@ def may_lead_to_own(text: str, project: Project) -> bool:
     if project.folder and _find_own(project.folder, "", project.home, project.own_folders):
         return True
     # A shell drops quotes inside a name.
-    joins = _P["inner quote"].search(text)
-    return words_lead_to_own(text, project) or (
-        joins is not None and words_lead_to_own(text.translate(_QUOTES), project)
-    )
+    texts = [text, text.translate(_QUOTES)] if _P["inner quote"].search(text) else [text]
+    return any(words_lead_to_own(reading, project) for reading in texts)
 
 
 def words_lead_to_own(text: str, project: Project) -> bool:
@@ -272,14 +270,14 @@ def is_this_machine(host: str) -> bool:
     bare = host.strip("[]").rstrip(".").lower()
     if bare in OWN_WORDS["this machine"] or bare.endswith(".localhost"):
         return True
+    _, colon, last = bare.rpartition(":")
     try:
-        if ":" in bare:
-            address = IPv6Address(bare.partition("%")[0])
-            mapped = address.ipv4_mapped or address
-            return mapped.is_loopback or mapped.is_unspecified or is_this_machine(bare.rpartition(":")[2])
+        if colon:
+            ip = IPv6Address(bare.partition("%")[0])
+            return (ip.ipv4_mapped or ip).is_loopback or (ip.ipv4_mapped or ip).is_unspecified or is_this_machine(last)
         numbers = [int(part, 16 if part[:2] == "0x" else 8 if part[:1] == "0" else 10) for part in bare[:64].split(".")]
     except ValueError:
         # The last of several fields.
-        return ":" in bare and is_this_machine(bare.rpartition(":")[2])
+        return colon != "" and is_this_machine(last)
     first = numbers[0] if len(numbers) > 1 else numbers[0] % 2**32 >> 24
     return first == 127 or not any(numbers)
