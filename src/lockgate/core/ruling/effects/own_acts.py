@@ -98,9 +98,15 @@ def _may_reach_own(walk: Walk, call: Invocation) -> bool:
     return words_lead_to_own(" ".join(words), walk.project)
 
 
+def _base_name(program: str) -> str:
+    """Return a program's name without its folder, its ending and its version."""
+    name = program.rpartition("/")[2].lower().removesuffix(".exe")
+    return name if name in _ACTS else name.rstrip(".0123456789")
+
+
 def _note_acts(walk: Walk, call: Invocation, words: list[str]) -> None:
     """Note what a program does by its rows: an access to paths, or a kind of its own."""
-    name = call.name.rpartition("/")[2].lower()
+    name = _base_name(call.name)
     if tree := {**walk.variables, **call.environment}.get("GIT_WORK_TREE"):
         words = [f"--work-tree={tree}", *words]
     line = "\n".join([*words, *([_PROCESSES] if call.stdin.target == _PROCESSES else [])])
@@ -251,7 +257,7 @@ OWN_COMMANDS = _ALLOWED.keys() | {"token", "hook"}
 
 def _note_commands(walk: Walk, program: str, words: list[str]) -> None:
     """Note a command of Lockgate that an agent may not run, and a package that comes into its environment."""
-    name = program.rpartition("/")[2].lower()
+    name = _base_name(program)
     if name in OWN_WORDS["installers"] and _changes_package(walk, words, program):
         walk.add("changes-own-guard", "lockgate")
     for behind in [words] if _P["own program"].fullmatch(program) else _words_behind_ours(words, name):
