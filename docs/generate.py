@@ -26,7 +26,7 @@ from lockgate.cli.reasons import REASON_TEXTS
 from lockgate.cli.ruling_tree import SEVERITIES
 from lockgate.cli.terminal import make_visible
 from lockgate.cli.trace_replay import replay_traces
-from lockgate.core.redaction.secret_table import KINDS
+from lockgate.core.redaction.secrets import KINDS
 from lockgate.core.ruling.effects.effect import KINDS as EFFECT_KINDS
 from lockgate.core.ruling.effects.effect import Severity
 from lockgate.core.ruling.explanations import ENTRIES, CatalogueEntry

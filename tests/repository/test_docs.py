@@ -17,7 +17,7 @@ import lockgate
 from lockgate import assemble
 from lockgate.cli.explain import call_from_text
 from lockgate.cli.main import COMMANDS, main, make_parsers
-from lockgate.core.redaction.secret_table import KINDS
+from lockgate.core.redaction.secrets import KINDS
 from lockgate.core.requests import payload
 from lockgate.core.ruling.effects.effect import KINDS as EFFECT_KINDS
 from lockgate.core.ruling.effects.effects_of_call import effects_of

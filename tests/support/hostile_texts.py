@@ -7,7 +7,7 @@ import random
 import re
 
 from lockgate.core.judging.case import JudgeCase
-from lockgate.core.redaction.secret_table import UNSEEN
+from lockgate.core.redaction.secrets import UNSEEN
 
 NONCE = "3f9a1c07d2e84b65a0c4f1e2d3b5a697"
 OTHER = "00000000000000000000000000000000"

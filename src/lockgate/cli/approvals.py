@@ -28,7 +28,7 @@ from lockgate.core.errors import JournalUnavailable, LockgateError, quoted
 from lockgate.core.ruling.approvals import FINISH, OPEN_STATES, ApprovalState, arguments_from_canonical, describe_call
 from lockgate.core.ruling.grants import GrantOffer, GrantRule, GrantSpan, find_offer, offers_from_pending
 from lockgate.core.ruling.tool_risk import explain_risk
-from lockgate.core.text.confusables import LOOKALIKES, fold_to_latin
+from lockgate.core.text.readings import LOOKALIKES, fold_to_latin
 from lockgate.gate.approval_views import approval_to_dict, describe_rule
 
 if TYPE_CHECKING:

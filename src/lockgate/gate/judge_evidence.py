@@ -26,8 +26,7 @@ from lockgate.core.ruling.explanations import DICTATED, EFFECT, LOOKALIKE, SLOT
 from lockgate.core.ruling.pipeline import EscalatedCall
 from lockgate.core.ruling.targets import is_wallet
 from lockgate.core.ruling.tool_risk import tool_words
-from lockgate.core.text.confusables import COMPATIBLE, fold_to_latin, remove_invisible, triggers_from_text
-from lockgate.core.text.decode import CODES
+from lockgate.core.text.readings import CODES, COMPATIBLE, fold_to_latin, remove_invisible, triggers_from_text
 from lockgate.core.vocabulary import Block, Finding, Origin, Severity, Trust
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lockgate.core.errors import LockgateError, quoted
-from lockgate.core.text.confusables import LOOKALIKES
+from lockgate.core.text.readings import LOOKALIKES
 from lockgate.runtime.private_files import PrivateFileKind, locked_file, replace_file
 
 _PINS = PrivateFileKind("a server's pinned tools", "have a changed tool pass as the one that was pinned", "agent")

@@ -30,7 +30,7 @@ from lockgate.core.ruling.policy import (
     find_loosened,
     tighten,
 )
-from lockgate.core.text.pattern_cost import MAX_CHARACTERS
+from lockgate.core.text.rules import MAX_CHARACTERS
 from lockgate.core.vocabulary import Mode, Trust
 from lockgate.settings.files import (
     TomlFile,

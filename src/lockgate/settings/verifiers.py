@@ -312,7 +312,7 @@ def _redaction_patterns(environment: Environment) -> tuple[str, ...]:
     if len(data) > _PATTERNS.max_bytes:
         raise InvalidConfig(f"{name}: the file is larger than {_PATTERNS.max_bytes:,} bytes")
     # Only installations with patterns of their own load the engine for this.
-    from lockgate.core.text.pattern_cost import check_budget
+    from lockgate.core.text.rules import check_budget
     from lockgate.core.text.scanner import check_pattern
 
     found: dict[str, int] = {}

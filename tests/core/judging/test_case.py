@@ -21,7 +21,7 @@ from lockgate.core.judging.case import (
     take_snapshot,
 )
 from lockgate.core.judging.judge_messages import build_question
-from lockgate.core.redaction.excerpts import cut_to_budget, remove_secrets, share_budget, written_size
+from lockgate.core.redaction.redact import cut_to_budget, remove_secrets, share_budget, written_size
 from lockgate.core.ruling.context import Context, PastCall
 from lockgate.core.ruling.opinions import Unreadable
 from lockgate.core.ruling.pipeline import EscalatedCall, Stage, begin

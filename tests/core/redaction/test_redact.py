@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from lockgate.core.errors import InvalidPattern
 from lockgate.core.redaction import redact as redaction
 from lockgate.core.redaction.redact import RULESETS, SLICE, Redacted, redact
-from lockgate.core.redaction.secret_table import KINDS, PLACEHOLDER
+from lockgate.core.redaction.secrets import KINDS, PLACEHOLDER
 from lockgate.core.text.scanner import PatternSet
 
 KEY = "sk-proj-abcDEF123456ghiJKL789mno"

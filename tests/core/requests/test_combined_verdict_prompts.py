@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockgate.core.questions import Question, Rating
-from lockgate.core.redaction.excerpts import cut_excerpts
+from lockgate.core.redaction.redact import cut_excerpts
 from lockgate.core.requests.combined_verdict import (
     SCHEMA,
     build_assess_question,

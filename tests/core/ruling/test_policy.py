@@ -21,7 +21,7 @@ from lockgate.core.ruling.policy import (
     tighten,
 )
 from lockgate.core.ruling.scope.border import border_from_scope, split_scopes
-from lockgate.core.text.pattern_cost import MAX_CHARACTERS
+from lockgate.core.text.rules import MAX_CHARACTERS
 from lockgate.core.vocabulary import Action, Mode, Risk, Trust
 
 _ACTIONS = (Action.CONTINUE, Action.REORIENT, Action.PAUSE)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from lockgate.core.text.decode import TRIGGERS
+from lockgate.core.text.readings import TRIGGERS
 from lockgate.core.text.rules import RULES
 from lockgate.core.text.scanner import PatternDatabase, rule_expressions
 

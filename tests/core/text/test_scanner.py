@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from lockgate import InvalidPattern
 from lockgate.core.text import scanner as scanner_module
-from lockgate.core.text.decode import BEYOND_ASCII, TRIGGERS
+from lockgate.core.text.readings import BEYOND_ASCII, TRIGGERS
 from lockgate.core.text.rules import RULES, SELF_PROTECTION_RULES
 from lockgate.core.text.scanner import (
     MAX_TEXT,

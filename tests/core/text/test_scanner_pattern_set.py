@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockgate.core.redaction import credentials
 from lockgate.core.redaction import personal_data as personal
 from lockgate.core.redaction import redact as redaction
+from lockgate.core.redaction import secrets
 from lockgate.core.redaction.redact import redact
-from lockgate.core.redaction.secret_table import SHAPES, lowercase_same_length
+from lockgate.core.redaction.secrets import SHAPES, lowercase_same_length
 from lockgate.core.text.scanner import COMPILE_AFTER, SHORT_TEXT, PatternSet
 
-WORDS = credentials.MARKS | personal.MARKS
+WORDS = secrets.MARKS | personal.MARKS
 FILLER = "So it goes on for a while, as letters do. "
 LONG = FILLER * (SHORT_TEXT // len(FILLER) + 1)
 LOOK = redaction._MARKS
@@ -88,11 +88,11 @@ def test_a_word_is_seen_where_it_is_and_nowhere_else(text: str) -> None:
 
 
 SLOW = {
-    credentials._RUN_SHAPE: [SHAPES["run"]],
+    secrets._RUN_SHAPE: [SHAPES["run"]],
     personal._IBAN_SHAPE: [SHAPES["account"], SHAPES["joined account"]],
     personal._CARD_SHAPE: [SHAPES["card"], SHAPES["card in groups"]],
 }
-assert SLOW.keys() == credentials.ENGINE_SHAPES.keys() | personal.ENGINE_SHAPES.keys()
+assert SLOW.keys() == secrets.ENGINE_SHAPES.keys() | personal.ENGINE_SHAPES.keys()
 BY_PATTERN = [(shape, pattern) for shape, patterns in SLOW.items() for pattern in patterns]
 
 

@@ -22,7 +22,7 @@ from hashlib import sha256
 from operator import itemgetter
 from typing import NamedTuple, TypeVar
 
-from lockgate.core.redaction.excerpts import (
+from lockgate.core.redaction.redact import (
     LINE_OVERHEAD,
     ShownParts,
     as_json,

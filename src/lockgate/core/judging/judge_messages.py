@@ -23,7 +23,7 @@ from hashlib import sha256
 
 from lockgate.core.judging.case import JudgeCase
 from lockgate.core.questions import NONCE, Question, fence_value, match_reply, patterns_of_object, schema_of_object
-from lockgate.core.redaction.secret_table import LONE_SURROGATE, UNSEEN
+from lockgate.core.redaction.secrets import LONE_SURROGATE, UNSEEN
 from lockgate.core.ruling.opinions import Opinion, Ruling, Triage, Unreadable
 from lockgate.core.ruling.pipeline import Stage
 from lockgate.core.ruling.supervised_steps import FINISH

@@ -13,8 +13,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
+from functools import cache
 
-from lockgate.core.redaction.secret_table import (
+from lockgate.core.redaction.secrets import (
     DIGIT,
     RULESETS,
     SHAPES,
@@ -60,8 +61,6 @@ _JOINED_ROWS = {
 # --- numbers with a check
 
 _IBAN_SIZES = {country: int(size) for size, countries in read_secrets("accounts") for country in countries.split()}
-_IBAN_SIGNS = str.maketrans("", "", " \t.-")
-_IBAN_DIGITS = {ord(ch): str(i) for i, ch in enumerate("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ")}
 
 
 def _find_ibans(text: str, *, joined: bool) -> Iterator[SensitiveSpan]:
@@ -72,31 +71,32 @@ def _find_ibans(text: str, *, joined: bool) -> Iterator[SensitiveSpan]:
             yield SensitiveSpan("iban", match.start(), len(text))
             return
         size = _IBAN_SIZES.get(match[2].upper(), 0)
-        code = match[1].translate(_IBAN_SIGNS)[:size].upper()
-        if match.start() < done or len(code) < max(size, 1):
+        places = [at for at, ch in enumerate(match[1], match.start()) if ch.isalnum()][:size]
+        if match.start() < done or not places or len(places) < size:
             continue
-        end = match.start() + [i for i, ch in enumerate(match[1]) if ch.isalnum()][size - 1] + 1
-        is_valid = int((code[4:] + code[:4]).translate(_IBAN_DIGITS)) % 97 == 1
+        end = places[-1] + 1
+        code = "".join([str(int(text[at], 36)) for at in places[4:] + places[:4]])
         after = text[end : end + 1]
-        if is_valid and (joined or not (after.isascii() and after.isalnum())):
+        if int(code) % 97 == 1 and (joined or not (after.isascii() and after.isalnum())):
             yield SensitiveSpan("iban", match.start(), end)
             done = end
 
 
-_CARD_SIGNS = str.maketrans("", "", " \t.\u2013-")
 _CARD_SIZES = [(re.compile(begins), tuple(map(int, sizes.split()))) for begins, sizes in read_secrets("cards")]
-# By the first four digits.
-_SIZES_OF: tuple[tuple[int, ...], ...] = tuple(
-    next((sizes for start, sizes in _CARD_SIZES if start.match(f"{number:04d}")), ()) for number in range(10_000)
-)
+
+
+@cache
+def _sizes_of(start: str) -> tuple[int, ...]:
+    """Return how many digits the cards have that begin with these four."""
+    return next((sizes for begins, sizes in _CARD_SIZES if begins.match(start)), ())
 
 
 def _find_cards(text: str) -> Iterator[SensitiveSpan]:
     """Yield card numbers; each begins and ends with a whole group of a row of digits and separators."""
     done = 0
     for match in SHAPES["card"].finditer(text):
-        digits = match[1].translate(_CARD_SIGNS)
-        for size in _SIZES_OF[int(digits[:4])] if match.start() >= done else ():
+        digits = re.sub("[^0-9]", "", match[1])
+        for size in _sizes_of(digits[:4]) if match.start() >= done else ():
             if size <= len(digits) and is_luhn_valid(digits[:size]):
                 end = [at for at, ch in enumerate(match[1], match.start() + 1) if ch.isdigit()][size - 1]
                 if not text[end : end + 1].isdigit():
@@ -105,21 +105,20 @@ def _find_cards(text: str) -> Iterator[SensitiveSpan]:
                     break
     for match in SHAPES["card in groups"].finditer(text):
         digits = re.sub("[^0-9]", "", match[0])
-        if len(digits) in _SIZES_OF[int(digits[:4])] and is_luhn_valid(digits):
+        if len(digits) in _sizes_of(digits[:4]) and is_luhn_valid(digits):
             yield SensitiveSpan("card", *match.span())
 
 
 # --- the names of people, for the rule sets of health and school records
 
-_SECTIONS = read_sections(__package__, "person_names.txt")
-_LISTS = {section: frozenset(" ".join(lines).split()) for section, lines in _SECTIONS.items()}
+_LISTS = {
+    section: frozenset(" ".join(lines).split())
+    for section, lines in read_sections(__package__, "person_names.txt").items()
+}
 # Given names that are hardly ever anything else, and those that count only before a surname.
-_ALSO_WORDS = _LISTS["also words"]
+_ALSO_WORDS, _NOT_NAMES = _LISTS["also words"], _LISTS["not names"]
 _GIVEN = _LISTS["given"] - _ALSO_WORDS
-_NOT_NAMES = _LISTS["not names"]
-
 _MOST_PARTS = 5
-
 _AROUND = read_lists("around names", ",")
 
 
@@ -130,8 +129,7 @@ def _read_anchor(roles: str, behind: str) -> tuple[frozenset[str], re.Pattern[st
     return frozenset(words), re.compile(rf"(?<![^\W_])(?:{either}){behind}", re.IGNORECASE)
 
 
-_LABELS, *_ANCHORS = (_read_anchor(roles, behind) for roles, behind in read_secrets("behind names"))
-_NAME_MARKS = _LABELS[0].union(*(words for words, _ in _ANCHORS))
+_ANCHORS = [_read_anchor(*row) for row in read_secrets("behind names")]
 
 
 def find_names(text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
@@ -152,8 +150,8 @@ def find_names(text: str, low: str, marks: frozenset[str]) -> Iterator[Sensitive
 
 
 def _names_behind_marks(text: str, low: str, marks: frozenset[str]) -> Iterator[tuple[int, int]]:
-    for words, pattern in (_LABELS, *_ANCHORS):
-        any_case = pattern is _LABELS[1]
+    for number, (words, pattern) in enumerate(_ANCHORS):
+        any_case = number == 0
         for place in find_places(low, marks & words):
             if match := pattern.match(text, place):
                 start = match.end()
@@ -180,12 +178,9 @@ def _is_name(text: str, start: int, first_end: int, end: int) -> bool:
         return False  # an acronym, alone or before a word
     if plain in _GIVEN or not several:
         return plain in _GIVEN
-    is_spoken_of = SHAPES["said of a person"].match(text, end) is not None
-    return plain in _ALSO_WORDS or is_spoken_of or _is_inside_sentence(text, start, end)
-
-
-def _is_inside_sentence(text: str, start: int, end: int) -> bool:
-    """Return whether capitals stand in the middle of a sentence, where only names have them, also those of places."""
+    if plain in _ALSO_WORDS or SHAPES["said of a person"].match(text, end):
+        return True
+    # In the middle of a sentence only names have capitals, also those of places.
     before = SHAPES["word before a name"].search(text, max(0, start - 24), start)
     return before is not None and not SHAPES["number behind a name"].match(text, end)
 
@@ -228,7 +223,7 @@ def _is_distinct(part: str) -> bool:
 
 
 # Everything the searches above start from, in a text in lower case.
-MARKS = marks_of(_PEOPLE) | _NAME_MARKS
+MARKS = marks_of(_PEOPLE).union(*(words for words, _ in _ANCHORS))
 
 _IBAN_SHAPE, _CARD_SHAPE = "letters and digits of an account", "digits of a card"
 # Shapes that the engine looks for before any slower search; a sign between digits has up to three bytes.

@@ -37,8 +37,8 @@ from lockgate.core.questions import (
     patterns_of_object,
     schema_of_object,
 )
-from lockgate.core.redaction.excerpts import cut_excerpts
-from lockgate.core.redaction.secret_table import replace_half_pairs
+from lockgate.core.redaction.redact import cut_excerpts
+from lockgate.core.redaction.secrets import replace_half_pairs
 from lockgate.core.requests.payload import Payload, is_name
 from lockgate.core.requests.request_signs import grade_scan
 from lockgate.core.tables import read_table, read_texts

@@ -4,19 +4,17 @@ A client may say `new task` or `forget`, which are out of place in a text that a
 each has a family and a weight. `SIGN` alone makes a request suspicious, `HALF` needs another half, `HINT` only makes a
 suspicion firmer. The cost is linear in the text, whatever it says.
 
-1. Find the signs. Each word is looked up in the word classes; it may have digits for letters (`1gn0r3`) or, if it is
-   one of the few words that attacks need, a slip of the pen. Classes in the order of a sequence, with no more words
-   between them than it allows, are its sign. A pattern is searched for only if its anchor is in the text.
+1. Find the signs. A word may have digits for letters (`1gn0r3`) or, if it is one that attacks need, a slip of the pen.
+   Word classes in the order of a sequence are its sign. A pattern is searched for only if its anchor is in the text.
 2. Weigh each where it stands. A *mention* counts half: a sign that is quoted, forbidden, talked about, or about
-   something else than the application (`MENTIONS`). With an order beside it, it is *in doubt*: it counts in full, but
-   nothing makes it sure.
+   something else than the application (`MENTIONS`). With an order beside it, it is *in doubt*: nothing makes it sure.
 3. Keep the strongest sign of each family in each stretch, so that decoys do not hide an attack.
 4. Leave out signs made of the words of another one: they do not support it.
 5. Add up signs of different families that stand close together, and closer still if another message of a chat begins
    between them. A full sign, or two halves, are a suspicion. A full sign beyond doubt with anything beside it is sure.
    Broad signs count towards a suspicion only, and only in the client's own words.
-6. Grade the other readings of the text likewise. Signs that stand only there were hidden, which makes them sure; those
-   in rot13 or backwards, which puzzles are too, count as they are.
+6. Grade the other readings likewise. Signs that stand only there were hidden, which makes them sure; those in rot13 or
+   backwards, which puzzles are too, count as they are.
 """
 
 from __future__ import annotations
@@ -26,11 +24,13 @@ import unicodedata
 from bisect import bisect
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain, compress, islice
 from typing import Final, NamedTuple
 
-from lockgate.core.redaction.secret_table import lowercase_same_length
+from lockgate.core.redaction.secrets import lowercase_same_length
 from lockgate.core.tables import read_table
+from lockgate.core.text.readings import SLICE
 from lockgate.core.text.scanner import PatternSet, Scan, encode
 
 SIGN, HALF, HINT = 4, 2, 1
@@ -90,20 +90,17 @@ class SignPattern(NamedTuple):
 WORD_CLASSES: Final[dict[str, tuple[str, ...]]] = {}
 for _name, _words_of_row in read_table(__package__, TABLE, "words", ("class", "words")):
     WORD_CLASSES[_name] = (*WORD_CLASSES.get(_name, ()), *_words_of_row.split(", "))
-_PARTS: Final = {row[0]: row[1] for row in read_table(__package__, TABLE, "parts", ("name", "pattern"))}
+_PARTS: Final = dict(read_table(__package__, TABLE, "parts", ("name", "pattern")))
+
+
+_ANY_WORD: Final = {
+    name: f"(?:{'|'.join(word for word in words if '*' not in word)})" for name, words in WORD_CLASSES.items()
+}
 
 
 def fill_parts(pattern: str) -> str:
     """Return a pattern of the table with the parts and the word classes that it names."""
-    any_word = {
-        name: f"(?:{'|'.join(word for word in words if '*' not in word)})" for name, words in WORD_CLASSES.items()
-    }
-    return _PART.sub(lambda part: fill_parts(_PARTS.get(part[1]) or any_word[part[1]]), pattern)
-
-
-def _read_sequences(row: tuple[str, ...]) -> list[WordSequence]:
-    written = [re.split(r" (\d) ", text) for text in row[3].split("; ") if row[3] != "-"]
-    return [WordSequence(_BY_NAME[row[0]], tuple(parts[::2]), (0, *map(int, parts[1::2]))) for parts in written]
+    return _PART.sub(lambda part: fill_parts(_PARTS.get(part[1]) or _ANY_WORD[part[1]]), pattern)
 
 
 _ROWS: Final = read_table(__package__, TABLE, "signs", COLUMNS)
@@ -112,7 +109,11 @@ SIGNS: Final = tuple(
     for name, weight, what, _ in _ROWS
 )
 _BY_NAME: Final = {sign.name: sign for sign in SIGNS}
-SEQUENCES: Final = tuple(sequence for row in _ROWS for sequence in _read_sequences(row))
+SEQUENCES: Final = tuple(
+    WordSequence(_BY_NAME[name], tuple(parts[::2]), (0, *map(int, parts[1::2])))
+    for name, _, _, written in _ROWS
+    for parts in (re.split(r" (\d) ", text) for text in written.split("; ") if text != "-")
+)
 PATTERNS: Final = tuple(
     SignPattern(_BY_NAME[name], fill_parts(anchor), re.compile(fill_parts(pattern)))
     for name, anchor, pattern in read_table(__package__, TABLE, "patterns", ("sign", "anchor", "pattern"))
@@ -158,20 +159,17 @@ def search_pieces(text: str) -> Iterator[list[SignHit]]:
         piece = SHAPES["i have"].sub("j'ay", text[at : at + _PIECE + _SHARED])
         patterns = [_NUMBERED[name] for name in sorted(_NUMBERED.keys() & _ANCHORS.find_in(piece))]
         places = [(found.sign, *match.span()) for found in patterns for match in found.pattern.finditer(piece)]
-        places += _places_of_sequences(piece)
+        words = [*split_words(piece), ""]
+        classes = _places_of_classes(words)
+        present = (sequence for sequence in SEQUENCES if all(name in classes for name in sequence.classes))
+        matches = [(sequence.sign, *span) for sequence in present for span in _follow(sequence, classes)]
+        spans = _spans_of_words(words[: 1 + max(last for *_, last in matches)], piece) if matches else []
+        places += [(sign, spans[first][0], spans[last][1]) for sign, first, last in matches]
         # What speaks to a model may be part of a document that the client does not know.
         yield [
             SignHit(sign, at + start, at + end, sign.points, firm=sign.family != "machine")
             for sign, start, end in places
         ]
-
-
-def _places_of_sequences(text: str) -> list[tuple[RequestSign, int, int]]:
-    words = [*split_words(text), ""]
-    places = _places_of_classes(words)
-    present = (sequence for sequence in SEQUENCES if all(name in places for name in sequence.classes))
-    matches = [(sequence.sign, *span) for sequence in present for span in _follow(sequence, places)]
-    return _with_places_in_text(matches, words, text) if matches else []
 
 
 # --- words
@@ -183,28 +181,15 @@ _FOLDED: Final = {
     for code in range(first, last + 1)
     if len(parts := unicodedata.normalize("NFD", chr(code))) > 1
 } | str.maketrans("łıđё", "lidе")
-_FOLDED_AT_ONCE: Final = 50_000
 # Characters that no comparable text has: they mark the surroundings of a sign, and the first the end of a sentence.
 MARKS: Final = "\1\2\3\4"
 _END: Final = MARKS[0]
-_LAST_KEPT: Final = 0xFFFF
 
 
-class _Separators(dict[int, int]):
-    """Characters to themselves, or to a space if they stand between words; filled in as they come up."""
-
-    def __missing__(self, code: int) -> int:
-        # The vowels of Indian scripts are marks between letters.
-        is_vowel = 0x900 <= code < 0xE00 and unicodedata.category(chr(code))[0] == "M"
-        kept = code if chr(code).isalnum() or code == ord(_END) or is_vowel else ord(" ")
-        # The rarer ones are looked up each time: a client could send a million of them.
-        if code <= _LAST_KEPT:
-            self[code] = kept
-        return kept
-
-
-_SEPARATORS: Final = _Separators()
-_ASCII_SEPARATORS: Final = bytes(_SEPARATORS[code] for code in range(128)).ljust(256)
+# The vowels of Indian scripts are marks between letters.
+_VOWELS: Final = "".join(ch for ch in map(chr, range(0x900, 0xE00)) if unicodedata.category(ch)[0] == "M")
+_WORD: Final = re.compile(f"[^\\W_]+(?:[{_VOWELS}]+[^\\W_]*)*|[{_VOWELS}]+[^\\W_{_VOWELS}]*|{_END}")
+_ASCII_SEPARATORS: Final = bytes(code if chr(code).isalnum() or code == 1 else 32 for code in range(128)).ljust(256)
 
 
 def comparable(text: str) -> str:
@@ -216,7 +201,7 @@ def comparable(text: str) -> str:
         return text
     text = encode(text).decode("utf-8")
     # Piece by piece: translating a long text at once would hold up other threads.
-    return "".join(text[at : at + _FOLDED_AT_ONCE].translate(_FOLDED) for at in range(0, len(text), _FOLDED_AT_ONCE))
+    return "".join(text[at : at + SLICE].translate(_FOLDED) for at in range(0, len(text), SLICE))
 
 
 def split_words(text: str) -> list[str]:
@@ -225,7 +210,7 @@ def split_words(text: str) -> list[str]:
     if text.isascii():
         # In bytes this takes a tenth of the time.
         return text.encode("ascii").translate(_ASCII_SEPARATORS).decode("ascii").split()
-    return text.translate(_SEPARATORS).split()
+    return _WORD.findall(text)
 
 
 # --- the entries of word classes
@@ -291,20 +276,17 @@ def _is_misspelt(word: str, meant: str) -> bool:
     """Return whether a word is another one with a slip or, if that is long, with two; `ignored` is no slip."""
     slips = 1 if len(meant) < _LONG_WORD else 2
     # Each slip takes away one letter and adds one at most.
-    is_near = word[0] == meant[0] and len({*word} ^ {*meant}) <= 2 * slips
-    return is_near and not word.startswith(meant) and _is_within(word, meant, slips)
+    is_near = word[0] == meant[0] and len({*word} ^ {*meant}) <= 2 * slips and abs(len(word) - len(meant)) <= slips
+    return is_near and not word.startswith(meant) and not _shortened(word, slips).isdisjoint(_shortened(meant, slips))
 
 
-def _is_within(word: str, meant: str, slips: int) -> bool:
-    """Return whether so many letters left out, added, replaced, or swapped with the next one make a word another."""
-    if not word or not meant or slips == 0 or abs(len(word) - len(meant)) > slips:
-        return word == meant or max(len(word), len(meant)) <= slips
-    if word[0] == meant[0]:
-        return _is_within(word[1:], meant[1:], slips)
-    pairs = [(word[1:], meant), (word, meant[1:]), (word[1:], meant[1:])]
-    if word[:2] == meant[1::-1]:
-        pairs.append((word[2:], meant[2:]))
-    return any(_is_within(*pair, slips - 1) for pair in pairs)
+@lru_cache(256)
+def _shortened(word: str, slips: int) -> frozenset[str]:
+    """Return a word without so many of its letters, or fewer: of a word with slips one of these is the same."""
+    shorter = {word}
+    for _ in range(slips):
+        shorter |= {left[:at] + left[at + 1 :] for left in shorter for at in range(len(left))}
+    return frozenset(shorter)
 
 
 # --- sequences
@@ -342,12 +324,11 @@ def _places_of_classes(words: list[str]) -> _Places:
 def _follow(sequence: WordSequence, places: _Places) -> list[tuple[int, int]]:
     """Return the numbers of the first and last word of each place where a sequence stands."""
     ends: dict[int, int] = {}
-    for step, (name, gap) in enumerate(zip(sequence.classes, sequence.gaps, strict=True)):
+    for first, last in places[sequence.classes[0]]:
+        ends.setdefault(last, first)
+    for name, gap in zip(sequence.classes[1:], sequence.gaps[1:], strict=True):
         following: dict[int, int] = {}
         for first, last in places[name]:
-            if step == 0:
-                following.setdefault(last, first)
-                continue
             before = next((end for end in range(first - 1, first - 2 - gap, -1) if end in ends), None)
             if before is not None:
                 following.setdefault(last, ends[before])
@@ -355,18 +336,16 @@ def _follow(sequence: WordSequence, places: _Places) -> list[tuple[int, int]]:
     return [(first % _APART, last % _APART) for last, first in ends.items()]
 
 
-def _with_places_in_text(
-    matches: list[tuple[RequestSign, int, int]], words: list[str], text: str
-) -> list[tuple[RequestSign, int, int]]:
-    """Return the matches with the places of their words in the text, instead of the numbers."""
-    spans: list[tuple[int, int]] = []
+def _spans_of_words(words: list[str], text: str) -> list[Span]:
+    """Return the places of words in their text."""
+    spans: list[Span] = []
     at = 0
-    for word in words[: 1 + max(last for _, _, last in matches)]:
+    for word in words:
         # Only separators are between two words, so the next place with its letters is the word's own.
         start = at if word == _END else text.index(word, at)
         at = start if word == _END else start + len(word)
         spans.append((start, at))
-    return [(sign, spans[first][0], spans[last][1]) for sign, first, last in matches]
+    return spans
 
 
 # --- patterns, and codes of letters
@@ -389,9 +368,8 @@ _ANCHORS: Final = PatternSet(
 )
 
 
-def make_ready() -> None:
-    """Compile now, for a process that has time at its start and none with its first request."""
-    _ANCHORS.make_ready()
+# Compiles now, for a process that has time at its start and none with its first request.
+make_ready = _ANCHORS.make_ready
 
 
 def decode_letters(text: str) -> list[str]:
@@ -412,10 +390,7 @@ class Grade(NamedTuple):
 
 
 class TextGrade(NamedTuple):
-    """The points of the strongest stretch of a text, its signs, whether they are sure, and points without broad signs.
-
-    Broad signs add to a suspicion only: they make nothing sure, and take nothing from what is.
-    """
+    """The points of a text's strongest stretch, its signs, whether they are sure, and points without broad signs."""
 
     points: int
     hits: list[SignHit]
@@ -484,7 +459,12 @@ def grade_text(text: str, breaks: Sequence[int] = (), own: Sequence[Span] | None
     if len(folded) != len(text):
         # Half a surrogate pair was left out, so the places are wrong: all is one message of the client.
         breaks, own = (), None
-    found = list(islice(_find_signs(folded, own), MAX_WEIGHED))
+    signs = (
+        hit
+        for hit in chain.from_iterable(search_pieces(folded))
+        if not hit.sign.is_broad or own is None or _is_own((hit.start, hit.end), own)
+    )
+    found = list(islice(signs, MAX_WEIGHED))
     too_many = len(found) >= MAX_WEIGHED or sum(not hit.sign.is_broad for hit in found) >= MAX_HITS
     most = {hit.sign.family: hit.points for hit in sorted(found, key=lambda hit: hit.points)}
     if not too_many and sum(most.values()) < SUSPECTED:
@@ -493,12 +473,6 @@ def grade_text(text: str, breaks: Sequence[int] = (), own: Sequence[Span] | None
     narrow, sure = _add_up([hit for hit in hits if not hit.sign.is_broad], breaks)
     points = max(narrow, _add_up(hits, breaks)[0])
     return TextGrade(max(points, SUSPECTED) if too_many else points, hits, sure, narrow)
-
-
-def _find_signs(text: str, own: Sequence[Span] | None) -> Iterator[SignHit]:
-    for hit in chain.from_iterable(search_pieces(text)):
-        if not hit.sign.is_broad or own is None or _is_own((hit.start, hit.end), own):
-            yield hit
 
 
 def _is_own(span: Span, own: Sequence[Span]) -> bool:
@@ -564,7 +538,11 @@ def grade_scan(text: str, scan: Scan | None, breaks: Sequence[int] = (), own: Se
     named = _hits_to_name(plain)
     rules = [hit.sign.rule for hit in named]
     spans = [(hit.start, min(hit.end, len(text))) for hit in named]
-    for reading, span, is_hidden in _other_readings(text, scan):
+    # Each of the other readings, where it stands in the text, and whether that alone shows an intent to hide.
+    parts = () if scan is None else [part for part in scan.parts if part.how != "raw"]
+    others = [(part.data.decode("utf-8", "replace"), (part.start, part.end), True) for part in parts]
+    others += [(decoded, (0, len(text)), False) for decoded in decode_letters(comparable(text))]
+    for reading, span, is_hidden in others:
         inner = grade_text(reading, own=None if own is None or _is_own(span, own) else ())
         unseen = inner.kinds - plain.kinds
         if inner.points >= SUSPECTED and unseen:
@@ -584,15 +562,6 @@ def _hits_to_name(grade: TextGrade) -> list[SignHit]:
     return grade.hits if grade.narrow < SUSPECTED else [hit for hit in grade.hits if not hit.sign.is_broad]
 
 
-def _other_readings(text: str, scan: Scan | None) -> Iterator[tuple[str, tuple[int, int], bool]]:
-    """Yield the other readings of a text, where they stand in it, and whether that alone shows an intent to hide."""
-    for part in () if scan is None else scan.parts:
-        if part.how != "raw":
-            yield part.data.decode("utf-8", "replace"), (part.start, part.end), True
-    for decoded in decode_letters(comparable(text)):
-        yield decoded, (0, len(text)), False
-
-
 # --- the operator's own prompt
 #
 # It forbids the moves of attackers, and gives the model a part to play. Both are signs of an attack in a client's words
@@ -607,13 +576,12 @@ def spare_guards(text: str) -> str:
     # The places are those of the text itself only if none of its characters was left out.
     if len(folded) != len(text):
         return text
-    hits: list[SignHit] = []
-    for piece in search_pieces(folded):
-        hits += [_weigh(hit, folded) for hit in piece]
-        if len(hits) > MAX_HITS:
-            return text
-    guards = [hit for hit in hits if hit.sign.points > HINT and _is_guard(folded, hit)]
-    counted = [hit for hit in hits if hit.sign.points > HINT and hit not in guards]
+    hits = list(islice(chain.from_iterable(search_pieces(folded)), MAX_HITS + 1))
+    if len(hits) > MAX_HITS:
+        return text
+    weighed = [_weigh(hit, folded) for hit in hits if hit.sign.points > HINT]
+    guards = [hit for hit in weighed if _is_guard(folded, hit)]
+    counted = [hit for hit in weighed if hit not in guards]
     spared, at = "", 0
     for hit in sorted(guards, key=lambda hit: hit.start):
         if not any(hit.start < other.end and other.start < hit.end for other in counted):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lockgate.core.errors import InvalidConfig, quoted
 from lockgate.core.redaction.redact import redact
-from lockgate.core.redaction.secret_table import KINDS as VALUE_KINDS
+from lockgate.core.redaction.secrets import KINDS as VALUE_KINDS
 from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity
 from lockgate.core.ruling.targets import PATTERNS as _P

@@ -15,7 +15,7 @@ from typing import Any
 from lockgate.core.errors import InvalidConfig, has_half_pair, quoted
 from lockgate.core.vocabulary import WOULD_BE, Action, Decision, Finding, Mode, Reason, Risk, Trust
 
-# A policy file may come with a repository: these and `pattern_cost.py` bound what compiling its patterns can cost.
+# A policy file may come with a repository: these and `core/text/rules.py` bound what compiling its patterns can cost.
 MAX_PATTERNS, MAX_PATTERN_LENGTH = 500, 1_000
 MAX_WINDOW, MAX_ATTEMPTS, MAX_SCOPE_LENGTH, MAX_MODEL_LENGTH = 1_000_000, 100, 4_000, 200
 # The embedded judge's thresholds by name, the most cautious first.
@@ -102,7 +102,8 @@ def _patterns(values: object, name: str) -> tuple[str, ...]:
             if is_wrong:
                 raise InvalidConfig(fault, hint=hint)
     if patterns:
-        from lockgate.core.text.pattern_cost import check_budget
+        # Imported here: only installations with patterns of their own pay for it.
+        from lockgate.core.text.rules import check_budget
 
         check_budget(patterns)
     return patterns

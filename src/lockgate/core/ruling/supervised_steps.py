@@ -19,7 +19,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple, TypeVar, cast
 
 from lockgate.core.errors import InvalidCall, printable, quoted
-from lockgate.core.redaction.secret_table import LONE_SURROGATE
+from lockgate.core.redaction.secrets import LONE_SURROGATE
 from lockgate.core.ruling.approvals import FINISH as FINISH
 from lockgate.core.ruling.approvals import plain_text
 from lockgate.core.ruling.arguments import Leaf

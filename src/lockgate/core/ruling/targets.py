@@ -24,7 +24,7 @@ from lockgate.core.ruling.scope.machines import (
     is_host_like,
 )
 from lockgate.core.tables import read_byte_patterns, read_patterns, read_sections
-from lockgate.core.text.confusables import fold_to_latin
+from lockgate.core.text.readings import fold_to_latin
 
 # A short value can be one address, or a list of them; a longer one is prose.
 MAX_SHORT = 320

@@ -13,7 +13,7 @@ import re
 from typing import NamedTuple
 
 from lockgate.core.tables import read_sections
-from lockgate.core.text.confusables import bytes_shape
+from lockgate.core.text.readings import bytes_shape
 
 _VERBS = read_sections(__package__, "imperatives.txt")
 PLAIN_VERBS, NOUN_VERBS = _VERBS["plain verbs"], _VERBS["noun verbs"]

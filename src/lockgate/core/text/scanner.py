@@ -18,10 +18,9 @@ import hyperscan
 from lockgate.core.errors import InvalidPattern, quoted
 from lockgate.core.tables import read_table
 from lockgate.core.text import imperatives
-from lockgate.core.text.decode import (
+from lockgate.core.text.readings import (
     BEYOND_ASCII,
     TRIGGERS,
-    Reading,
     find_readings,
     triggers_from_shape,
 )
@@ -141,7 +140,11 @@ class PatternDatabase:
         held = self._loading.acquire(timeout=_MOST_LOAD_S)
         try:
             if self._database is None:
-                self._database = self._load(self._cache) or self._compile()
+                self._database = self._load(self._cache)
+            if self._database is None:
+                self._database = _compile(self._listed)
+                if self._cache is not None:
+                    self._cache.write(self.cache_name, bytes(hyperscan.dumpb(self._database)))
             return self._database
         finally:
             if held:
@@ -157,20 +160,12 @@ class PatternDatabase:
             return None
         try:
             database = hyperscan.loadb(content, hyperscan.HS_MODE_BLOCK)
-            return database if self._finds_examples(database) else None
+            scratch = hyperscan.Scratch(database)
+            ends = [(number, dict(_find_in(database, text, scratch))) for number, text in self._examples]
         except hyperscan.HyperscanError:
             return None  # made on another processor, or damaged before it was kept: compile again
-
-    def _finds_examples(self, database: hyperscan.Database) -> bool:
-        scratch = hyperscan.Scratch(database)
-        ends = [(number, dict(_find_in(database, text, scratch))) for number, text in self._examples]
-        return all(number in ended if number is not None else not ended for number, ended in ends)
-
-    def _compile(self) -> hyperscan.Database:
-        database = _compile(self._listed)
-        if self._cache is not None:
-            self._cache.write(self.cache_name, bytes(hyperscan.dumpb(database)))
-        return database
+        is_ours = all(number in ended if number is not None else not ended for number, ended in ends)
+        return database if is_ours else None
 
     @property
     def cache_name(self) -> str:
@@ -227,14 +222,11 @@ class Scanner:
         others = dict(enumerate(rule_expressions(self.rules)))
         ascii_only = {number: others.pop(number) for number in [*others] if number not in beyond}
         self._main, self._beyond = (
-            PatternDatabase(part, cache, _examples_for(self.rules, part)) for part in (ascii_only, others)
+            PatternDatabase(part, cache, _examples_for(numbered, part)) for part in (ascii_only, others)
         )
         self._cues = PatternDatabase(dict(enumerate(cue_expressions())), cache, ((2, _ORDER), (None, _HARMLESS)))
-        self._own = PatternDatabase(
-            {number: (rule.pattern, _rule_flags(rule)) for number, rule in own},
-            cache,
-            ((number, encode(rule.hit)) for number, rule in own),
-        )
+        own_patterns = {number: (rule.pattern, _rule_flags(rule)) for number, rule in own}
+        self._own = PatternDatabase(own_patterns, cache, ((number, encode(rule.hit)) for number, rule in own))
         # Where each rule is looked for, and its number there.
         self._places = {
             rule.id: (self._beyond if number in beyond else self._main, number) for number, rule in numbered
@@ -263,25 +255,24 @@ class Scanner:
         capped = ("text",) if len(text) > MAX_TEXT else ()
         text = text[:MAX_TEXT]
         data = encode(text)
-        hits, triggers = self._split_hits_and_triggers(self._find_matches(data))
+        matches = self._find_matches(data)
+        triggers = frozenset(TRIGGERS[number][0] for number, _ in matches if number < len(TRIGGERS))
         others = find_readings(text, triggers.union(triggers_from_shape(data)))
-        parts = (ScannedPart("raw", data, 0, len(data), False, hits), *map(self._scan_reading, others.items))
-        return Scan(parts, (*capped, *(("readings",) if others.capped else ())))
+        parts = [ScannedPart("raw", data, 0, len(data), False, self._hits_from(matches))]
+        for reading in others.items:
+            data = encode(reading.text)
+            hits = self._hits_from(self._find_matches(data))
+            parts.append(ScannedPart(reading.how, data, reading.start, reading.end, reading.encoded, hits))
+        return Scan(tuple(parts), (*capped, *(("readings",) if others.capped else ())))
 
     def find_cues(self, data: bytes, low: int = 0, high: int | None = None) -> list[int]:
         """Return where the order cues in a part of a text end, in order."""
         cues = {low + end for _, end in self._cues.find_in(data[low:high])}
         return sorted(cue for cue in cues if not imperatives.is_push_hint(data, cue))
 
-    def _scan_reading(self, reading: Reading) -> ScannedPart:
-        data = encode(reading.text)
-        hits, _ = self._split_hits_and_triggers(self._find_matches(data))
-        return ScannedPart(reading.how, data, reading.start, reading.end, reading.encoded, hits)
-
-    def _split_hits_and_triggers(self, matches: list[tuple[int, int]]) -> tuple[tuple[RuleHit, ...], frozenset[str]]:
-        triggers = frozenset(TRIGGERS[number][0] for number, _ in matches if number < len(TRIGGERS))
+    def _hits_from(self, matches: list[tuple[int, int]]) -> tuple[RuleHit, ...]:
         first = len(TRIGGERS)
-        return tuple(RuleHit(self.rules[number - first], at) for number, at in matches if number >= first), triggers
+        return tuple(RuleHit(self.rules[number - first], end) for number, end in matches if number >= first)
 
     def _find_matches(self, data: bytes) -> list[tuple[int, int]]:
         found = self._main.find_in(data)
@@ -309,7 +300,7 @@ class Scanner:
     def find_all(self, rule: Rule, data: bytes) -> list[tuple[int, str]]:
         """Return the places where one rule matches, each as its start and text; at most 64."""
         locator = self._locator_for(rule)
-        places = [(_find_start(locator, 0, data, end), end) for _, end in locator.find_in(data)[:64]]
+        places = ((_find_start(locator, 0, data, end), end) for _, end in locator.find_in(data)[:64])
         return [(start, data[start:end].decode("utf-8", "replace")) for start, end in places]
 
     def has_match(self, rule: Rule, data: bytes) -> bool:
@@ -321,11 +312,10 @@ class Scanner:
 
     def _locator_for(self, rule: Rule) -> PatternDatabase:
         """Return one rule by itself, which reports every place."""
-        locator = self._locators.get(rule.id)
-        if locator is None:
+        if rule.id not in self._locators:
             flags = _rule_flags(rule) & ~hyperscan.HS_FLAG_SINGLEMATCH
-            locator = self._locators[rule.id] = PatternDatabase({0: (rule.pattern, flags)}, None)
-        return locator
+            self._locators[rule.id] = PatternDatabase({0: (rule.pattern, flags)}, None)
+        return self._locators[rule.id]
 
 
 def _find_start(database: PatternDatabase, number: int, data: bytes, end: int) -> int:
@@ -334,30 +324,20 @@ def _find_start(database: PatternDatabase, number: int, data: bytes, end: int) -
     while stop < len(data) and 0x80 <= data[stop] < 0xC0:
         stop += 1
 
-    def matches_from(start: int) -> bool:
-        found = database.find_in(data[start:stop])
-        if (number, end - start) not in found and number in dict(found):
-            # The text begins inside a word, where it has no edge of a word: look with what stands before.
-            start = _character_start(data, start - 1)
-            found = database.find_in(data[start:stop])
-        return (number, end - start) in found
-
     low, high = _character_start(data, max(0, end - 512)), end
-    while high - low > 1:
-        middle = _character_start(data, (low + high) // 2)
-        if middle == low:
-            break
-        if matches_from(middle):
-            low = middle
-        else:
-            high = middle
+    while (middle := _character_start(data, (low + high) // 2)) > low:
+        start, matches = middle, database.find_in(data[middle:stop])
+        if (number, end - start) not in matches and number in dict(matches):
+            # The text begins inside a word, where it has no edge of a word: look with what stands before.
+            start = _character_start(data, middle - 1)
+            matches = database.find_in(data[start:stop])
+        low, high = (middle, high) if (number, end - start) in matches else (low, middle)
     return low
 
 
-def _examples_for(rules: Sequence[Rule], listed: NumberedPatterns) -> list[tuple[int | None, bytes]]:
+def _examples_for(rules: Iterable[tuple[int, Rule]], listed: NumberedPatterns) -> list[tuple[int | None, bytes]]:
     """Return the examples of a few rules, spread over all of them, and a text in which there is nothing to find."""
-    having = [(number, encode(rule.hit)) for number, rule in enumerate(rules, len(TRIGGERS)) if number in listed]
-    sample = [example for example in having if example[1]]
+    sample = [(number, encode(rule.hit)) for number, rule in rules if number in listed and rule.hit]
     return [*sample[:: max(1, len(sample) // _SAMPLED)], (None, _HARMLESS)]
 
 

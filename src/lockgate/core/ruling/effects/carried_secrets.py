@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import islice
 
-from lockgate.core.redaction.credentials import MARKS, find_credentials
-from lockgate.core.redaction.secret_table import lowercase_same_length
+from lockgate.core.redaction.secrets import MARKS, find_credentials, lowercase_same_length
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.effects.effect import Effect, effect
 from lockgate.core.ruling.effects.paths import is_secret, is_secret_variable

@@ -32,7 +32,7 @@ from lockgate.core.ruling.scope.machines import PATTERNS as _P
 from lockgate.core.ruling.targets import host_from_value
 from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import canonical_tool, tool_words
-from lockgate.core.text.confusables import COMPATIBLE
+from lockgate.core.text.readings import COMPATIBLE
 from lockgate.core.vocabulary import Finding
 
 OUTSIDE, UNREADABLE, UNREAD = "scope:outside", "scope:unreadable", "scope:unread"

@@ -12,7 +12,7 @@ from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from lockgate.core.tables import read_patterns, read_table, read_words
-from lockgate.core.text.confusables import INVISIBLE
+from lockgate.core.text.readings import INVISIBLE
 
 _ROWS = read_table(__package__, "names.tbl", "names", ("group", "words"))
 WORDS = {

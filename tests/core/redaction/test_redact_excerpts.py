@@ -8,17 +8,18 @@ from canaries import Maker, plain
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockgate.core.redaction.excerpts import (
+from lockgate.core.redaction.redact import (
     LINE_OVERHEAD,
+    Redacted,
     ShownParts,
     cut_excerpts,
     cut_to_budget,
     quote,
+    redact,
     remove_secrets_from_value,
     share_budget,
     written_size,
 )
-from lockgate.core.redaction.redact import Redacted, redact
 
 
 def test_a_value_under_the_name_of_a_secret_is_removed() -> None:

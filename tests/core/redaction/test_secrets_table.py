@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lockgate.core.redaction.redact import redact
-from lockgate.core.redaction.secret_table import COLUMNS, RULESETS, SHAPES, TABLE, check_from, pattern_from
+from lockgate.core.redaction.secrets import COLUMNS, RULESETS, SHAPES, TABLE, check_from, pattern_from
 from lockgate.core.tables import Example, read_examples
 
 EXAMPLES = [

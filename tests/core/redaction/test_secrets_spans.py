@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockgate.core.redaction.secret_table import (
+from lockgate.core.redaction.secrets import (
     KINDS,
     PLACEHOLDER,
     find_places,

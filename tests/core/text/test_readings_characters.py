@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lockgate.core.text.confusables import (
+from lockgate.core.text.readings import (
     CLOSEST_LOOKALIKES,
     LOOKALIKES,
     find_hidden_text,

@@ -16,8 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockgate.core.tables import read_examples
-from lockgate.core.text.confusables import bytes_shape, text_shape
-from lockgate.core.text.decode import (
+from lockgate.core.text.readings import (
     CHARACTERS_PER_CHARACTER,
     CODES,
     MAX_DEPTH,
@@ -27,11 +26,13 @@ from lockgate.core.text.decode import (
     TRIGGERS,
     Reading,
     TextReadings,
+    bytes_shape,
     decode_run,
     find_readings,
     find_runs,
     has_message,
     text_from_bytes,
+    text_shape,
     triggers_from_shape,
 )
 

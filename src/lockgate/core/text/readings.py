@@ -2,7 +2,8 @@
 
 1. Triggers: byte patterns that ride in the scanner's own pass. No trigger fired, no other reading.
 2. Codes written in place (percent, HTML entities, escapes, quoted-printable) are decoded over the whole text.
-3. Characters: invisible ones removed, lookalikes and styled letters folded to Latin.
+3. Characters: what invisible ones hide is shown; then they are removed, and lookalikes and styled letters are folded to
+   Latin. All of it works one character at a time: normalising whole strings is quadratic on alternating marks.
 4. Runs of base64 or hexadecimal are decoded, and read again from step 2, to a bounded depth.
 Every reading goes back to the rules. `encoded` marks readings of text that its author hid: entropy says nothing, what
 the text decodes to does. An attacker may have written it to be slow, so every decoder is one pass.
@@ -11,35 +12,27 @@ the text decodes to does. An attacker may have written it to be slow, so every d
 from __future__ import annotations
 
 import binascii
+import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import islice
-from re import Match
+from re import Match, Pattern
 from typing import NamedTuple
 
 from lockgate.core.tables import read_sections, read_table
-from lockgate.core.text.confusables import (
-    CLOSEST_LOOKALIKES,
-    HiddenText,
-    bytes_shape,
-    compile_pattern,
-    find_hidden_text,
-    fold_to_latin,
-    is_wordlike,
-    remove_invisible,
-    text_shape,
-    triggers_from_text,
-)
 
 MAX_DEPTH = 3
 # Output beyond this is not read, and `capped` says so.
 SPARE_CHARACTERS, CHARACTERS_PER_CHARACTER = 32_768, 6
+# Past this many readings, further runs become one reading together.
+MAX_SEPARATE = 16
 SHORTEST_RUN, SHORTEST_SHAPED_RUN = 50, 24
 # The shortest line of a run on several lines, and the shortest last one.
 _SHORTEST_LINE, _SHORTEST_LAST_LINE = 8, 4
-# Past this many readings, further runs become one reading together.
-MAX_SEPARATE = 16
-
+# The most characters that one call into C may work on: other threads wait for the interpreter's lock meanwhile.
+SLICE = 65_536
+_MAX_MIXED_WORDS = 64
 
 Span = tuple[int, int]
 
@@ -64,6 +57,60 @@ class TextReadings(NamedTuple):
     capped: bool = False
 
 
+# --- the tables
+
+
+def _read_characters(section: str, column: str) -> dict[str, str]:
+    rows = read_table(__package__, "letters.tbl", section, (column, "code points"))
+    return {chr(int(code, 16)): name for name, codes in rows for code in codes.split()}
+
+
+LOOKALIKES = _read_characters("lookalikes", "letter")
+CLOSEST_LOOKALIKES = "".join(_read_characters("closest", "script"))
+_PAIRS = frozenset(
+    first + second
+    for first, seconds in read_table(__package__, "letters.tbl", "pairs", ("first letter", "second letters"))
+    for second in seconds
+)
+# Sets of characters as they stand in a class of a pattern; a range only where nothing goes over the characters.
+_SETS = {
+    name: "".join("-".join(chr(int(code, 16)) for code in part.split("-")) for part in codes.split())
+    for name, codes in read_table(__package__, "letters.tbl", "sets", ("name", "code points"))
+}
+INVISIBLE, CONTROLS = _SETS["invisible"], _SETS.pop("controls")
+_PLAIN = {
+    **dict.fromkeys(INVISIBLE + _SETS["bidi"], ""),
+    **dict.fromkeys(_SETS["space"], " "),
+    **dict.fromkeys("\u2028\u2029", "\n"),
+}
+_SHAPES = dict(read_table(__package__, "triggers.tbl", "shapes", ("shape", "pattern")))
+
+
+@cache
+def compile_pattern(source: str) -> Pattern[str]:
+    """Return a pattern, compiled at first use: compiling them all would be a tenth of the start-up time."""
+    return re.compile(source)
+
+
+@cache
+def text_shape(name: str) -> Pattern[str]:
+    """Return a pattern of the table."""
+    return re.compile(re.sub(r"\{([a-z]+)\}", lambda part: _SETS[part[1]], _SHAPES[name]))
+
+
+@cache
+def bytes_shape(name: str) -> Pattern[bytes]:
+    """Return a pattern of the table over bytes."""
+    return re.compile(_SHAPES[name].encode())
+
+
+def is_wordlike(text: str) -> bool:
+    """Return whether the Latin letters of a text could be words; a sample decides."""
+    words = re.findall("[a-z]{2,40}", text[:2000].lower())[:80]
+    pairs = [word[i : i + 2] for word in words for i in range(len(word) - 1)]
+    return len(pairs) >= 4 and 2 * sum(pair in _PAIRS for pair in pairs) >= len(pairs)
+
+
 # --- 1. Triggers
 
 
@@ -77,44 +124,39 @@ _TRIPLES = _triples((*_WORDS["commonest"], *_WORDS["others"]))
 _TRIPLES += ["://", "//w", "tp:", "s:/", "p:/", " | ", "| b", "/et", "tc/", " -r", ", a", ". T"]
 _WRITTEN = {0: "|"} | {i: chr(i) if chr(i).isalnum() and i < 128 else f"\\x{i:02x}" for i in range(1, 256)}
 _LATIN = "abcdefghijklmnopqrstuvwxyz"
-_MARKS = [chr(code).encode() for code in range(0x300, 0x370)]
 
 
-def _alternation(literals: Iterable[bytes]) -> str:
+def _alternation(literals: Iterable[bytes | str]) -> str:
     """Return an alternation of plain literals: each one more costs the engine hardly anything."""
-    joined = b"\0".join(sorted(set(literals))).decode("latin-1")
-    return f"(?:{joined.translate(_WRITTEN)})"
-
-
-def _hex_literal(text: str, separator: str) -> bytes:
-    return separator.join(text.encode().hex(" ").split()).encode()
+    joined = b"\0".join(sorted({text.encode() if isinstance(text, str) else text for text in literals}))
+    return f"(?:{joined.decode('latin-1').translate(_WRITTEN)})"
 
 
 def _read_triggers(section: str) -> list[tuple[str, ...]]:
     return read_table(__package__, "triggers.tbl", section, ("trigger", "pattern"))
 
 
+# Three letters of text are four of base64, where case matters.
+_BASE64 = _alternation(
+    binascii.b2a_base64(word.encode(), newline=False) for text in _TRIPLES for word in (text, text.title())
+)
+_MARKS = _alternation(map(chr, range(0x300, 0x370)))
 _IN_ASCII = (
-    # Three letters of text are four of base64, where case matters.
-    (
-        "base64",
-        "(?-i:"
-        + _alternation(binascii.b2a_base64(w.encode(), newline=False) for t in _TRIPLES for w in (t, t.title()))
-        + ")",
+    ("base64", f"(?-i:{_BASE64})"),
+    *(
+        ("hex", _alternation(text.encode().hex(" ").replace(" ", sep) for text in texts for sep in separators))
+        for texts, separators in ((_TRIPLES, ("",)), (_COMMON, (" ", ":", "-")), (_COMMON, (", 0x", ",0x", " 0x")))
     ),
-    ("hex", _alternation(_hex_literal(t, "") for t in _TRIPLES)),
-    ("hex", _alternation(_hex_literal(t, sep) for t in _COMMON for sep in " :-")),
-    ("hex", _alternation(_hex_literal(t, sep) for t in _COMMON for sep in (", 0x", ",0x", " 0x"))),
     *_read_triggers("ascii"),
     # `t h e`: text written out letter by letter contains one of these before long.
-    *(("spaced", _alternation((sep + sep.join(t) + sep).encode() for t in _COMMON if t.isalpha())) for sep in " .-_"),
+    *(("spaced", _alternation(sep + sep.join(t) + sep for t in _COMMON if t.isalpha())) for sep in " .-_"),
 )
 _BEYOND_ASCII = (
     *_read_triggers("beyond ascii"),
     # A Latin letter before any Greek, Cyrillic, Armenian or phonetic one, or after one of the closest lookalikes.
     ("mixed", _alternation(a.encode() + bytes([lead]) for a in _LATIN for lead in (0xC9, 0xCA, *range(0xCD, 0xD7)))),
-    ("mixed", _alternation((ch + a).encode() for ch in CLOSEST_LOOKALIKES for a in _LATIN)),
-    ("marks", rf"[a-z]{_alternation(_MARKS)}|{_alternation(_MARKS)}{{2}}"),
+    ("mixed", _alternation(ch + a for ch in CLOSEST_LOOKALIKES for a in _LATIN)),
+    ("marks", f"[a-z]{_MARKS}|{_MARKS}{{2}}"),
 )
 TRIGGERS = (*_IN_ASCII, *_BEYOND_ASCII)
 # The numbers of the triggers that no text of ASCII alone can fire.
@@ -124,7 +166,6 @@ TRIGGER_NAMES = frozenset(name for name, _ in TRIGGERS) | {"run"}
 # Bytes by their sort, so that plain searches find the places. The alphabets of base64 and hexadecimal are `x`.
 _ALPHABET = frozenset(b"+/_-") | {byte for byte in range(128) if chr(byte).isalnum()}
 _UNSEEN = frozenset((*range(9), *range(14, 27), *range(28, 32), 127))
-_ALPHABET_MASK = bytes(120 if byte in _ALPHABET else 32 for byte in range(256))
 _SORTS = bytes(120 if byte in _ALPHABET else 33 if byte in _UNSEEN else 32 for byte in range(256))
 
 
@@ -135,7 +176,29 @@ def triggers_from_shape(data: bytes) -> tuple[str, ...]:
     return (*fired, "invisible") if b"!" in sorts and bytes_shape("controls within").search(data) else fired
 
 
+def triggers_from_text(text: str) -> frozenset[str]:
+    """Return the character triggers that a decoded text might fire; no pass of the scanner has seen this text yet."""
+    if text.isascii():
+        return frozenset()
+    used = "".join(set(_drop_ascii(text)))
+    return frozenset(name for name, characters in _SETS.items() if compile_pattern(f"[{characters}]").search(used))
+
+
+def _drop_ascii(text: str) -> str:
+    # Dropping characters as bytes is faster than any search.
+    return text.encode("utf-8", "surrogatepass").translate(None, bytes(range(128))).decode("utf-8", "surrogatepass")
+
+
 # --- 2. Codes in place
+
+
+class HiddenText(NamedTuple):
+    """Text that its author hid: by which trick, what it says, and where it stands."""
+
+    how: str
+    text: str
+    start: int
+    end: int
 
 
 class InlineCode(NamedTuple):
@@ -160,10 +223,9 @@ class InlineCode(NamedTuple):
 
     def find_spelled_words(self, text: str) -> Iterator[HiddenText]:
         """Yield the words in which every letter is a code."""
-        if not self.is_left_in(text):
-            return
         # The first code stands outside the group, so that the search can jump from one mark to the next.
-        runs = list(islice(compile_pattern(f"{self.letter}(?:{self.letter}){{2,63}}").finditer(text), 64))
+        spelled = compile_pattern(f"{self.letter}(?:{self.letter}){{2,63}}")
+        runs = list(islice(spelled.finditer(text), 64)) if self.is_left_in(text) else []
         if not runs:
             return
         start, end = runs[0].start(), runs[-1].end()
@@ -177,10 +239,7 @@ class InlineCode(NamedTuple):
 
 
 def _text_of_bytes(match: Match[str]) -> str:
-    return bytes.fromhex(match[0].translate(_CODE_SIGNS)).decode("utf-8", "replace")
-
-
-_CODE_SIGNS = str.maketrans("", "", "%=\r\n")
+    return bytes.fromhex(re.sub(r"[%=\r\n]", "", match[0])).decode("utf-8", "replace")
 
 
 def _text_of_escape(match: Match[str]) -> str:
@@ -210,24 +269,205 @@ _TEXTS_OF = {
     "percent": _text_of_bytes,
     "quoted": _text_of_bytes,
 }
+# Possessive, so no way back is kept; bounded, so other threads get their turn within a long run.
+_REPEATS = {"<H>": "[0-9A-Fa-f]", "<MORE>": "{0,9999}+", "<MANY>": "{1,9999}+"}
 
 
 def _read_code(name: str, mark: str, pattern: str, letter: str) -> InlineCode:
-    common = ((code, text.encode().decode("unicode_escape")) for of, code, text in _COMMON_CODES if of == name)
-    # Possessive, so no way back is kept; bounded, so other threads get their turn within a long run.
-    pattern, letter = (
-        source.replace("<H>", "[0-9A-Fa-f]").replace("<MORE>", "{0,9999}+").replace("<MANY>", "{1,9999}+")
-        for source in (pattern, letter)
-    )
-    return InlineCode(name, mark, tuple(common), pattern, _TEXTS_OF[name], letter)
+    rows = read_table(__package__, "triggers.tbl", "common codes", ("code", "written", "text"))
+    common = tuple((code, text.encode().decode("unicode_escape")) for of, code, text in rows if of == name)
+    for part, meaning in _REPEATS.items():
+        pattern, letter = pattern.replace(part, meaning), letter.replace(part, meaning)
+    return InlineCode(name, mark, common, pattern, _TEXTS_OF[name], letter)
 
 
-_COMMON_CODES = read_table(__package__, "triggers.tbl", "common codes", ("code", "written", "text"))
-CODES = tuple(
-    _read_code(*row)
-    for row in read_table(__package__, "triggers.tbl", "codes", ("code", "mark", "pattern", "a letter of ASCII"))
-)
+_CODE_COLUMNS = ("code", "mark", "pattern", "a letter of ASCII")
+CODES = tuple(_read_code(*row) for row in read_table(__package__, "triggers.tbl", "codes", _CODE_COLUMNS))
 
+
+# --- 3. Characters: a text without what disguises it
+
+
+def remove_invisible(text: str, triggers: frozenset[str]) -> str:
+    """Return the text without its invisible characters, and with plain spaces for the unusual ones."""
+    if text.isascii() and "invisible" not in triggers:
+        return text
+    for ch in CONTROLS:
+        if ch in text:
+            text = text.replace(ch, "")
+    beyond = _drop_ascii(text)
+    for ch, plain in _PLAIN.items():
+        if ch in beyond:
+            text = text.replace(ch, plain)
+    return text_shape("tags and selectors").sub("", text) if triggers & {"tags", "selectors"} else text
+
+
+class _CharacterMap(dict[int, str]):
+    """Map a character's code to text for `str.translate`; computed once per character."""
+
+    def __init__(self, text_of: Callable[[str], str]) -> None:
+        self._text_of = text_of
+
+    def __missing__(self, code: int) -> str:
+        if len(self) > 40_000:  # an attacker's text with every character there is must not fill the memory for good
+            self.clear()
+        self[code] = text = self._text_of(chr(code))
+        return text
+
+
+def plain_character(ch: str) -> str:
+    """Return what a reader sees in one character: nothing, a space, or a Latin letter, sign or digit.
+
+    A character that no ASCII text looks like stays as it is.
+    """
+    code = ord(ch)
+    if ch in _PLAIN or ch in CONTROLS:
+        return _PLAIN.get(ch, "")
+    if ch.isascii():
+        return ch
+    if 0x1F150 <= code <= 0x1F189 or 0x1F1E6 <= code <= 0x1F1FF:  # negative circled, squared, and flag letters
+        return chr(97 + (code - (0x1F1E6 if code >= 0x1F1E6 else 0x1F150 if code < 0x1F16A else 0x1F170)) % 26)
+    if ch in LOOKALIKES:
+        return LOOKALIKES[ch]
+    # Marks, selectors, tags and halves of surrogate pairs are invisible, or drawn on the letter before.
+    category = unicodedata.category(ch)
+    if category in ("Mn", "Me", "Cf", "Cs"):
+        return ""
+    if category == "Nd":
+        return str(unicodedata.decimal(ch))
+    parts = unicodedata.normalize("NFKD", ch)
+    plain = "".join([LOOKALIKES.get(part, part) for part in parts if not unicodedata.combining(part)])
+    # Other characters stay as they are: taking Hangul apart, or writing eighteen letters for one, gains nothing.
+    return plain if plain.isascii() and len(plain) <= 4 else ch
+
+
+def _compatible(ch: str) -> str:
+    if unicodedata.category(ch) in ("Cf", "Cs", "Co", "Cn"):
+        return ""
+    text = unicodedata.normalize("NFKC", ch)
+    return text if len(text) <= 4 else ch  # eighteen letters for one would make a megabyte of a page
+
+
+PLAIN_CHARACTERS = _CharacterMap(plain_character)
+# Unicode's own compatible characters: letters keep accents and alphabet. What has no shape is gone, as is half a
+# surrogate pair, which no tokenizer takes.
+COMPATIBLE = _CharacterMap(_compatible)
+
+
+def fold_to_latin(text: str, triggers: frozenset[str]) -> str:
+    """Return the text with Latin letters for their lookalikes, and without combining marks.
+
+    Where only the trigger `mixed` fired, words that mix alphabets are folded and all others stay: they are Russian.
+    """
+    if text.isascii():
+        return text
+    most = 0 if triggers & {"compat", "marks"} else _MAX_MIXED_WORDS + len(text) // 64
+    spans = list(islice(_mixed_words(text), most))
+    if len(spans) == most:
+        # Between two slices other threads get the interpreter's lock.
+        return "".join([text[at : at + SLICE].translate(PLAIN_CHARACTERS) for at in range(0, len(text), SLICE)])
+    pieces: list[str] = []
+    done = 0
+    for start, end in spans:
+        pieces += text[done:start], text[start:end].translate(PLAIN_CHARACTERS)
+        done = end
+    return "".join(pieces) + text[done:]
+
+
+def _mixed_words(text: str) -> Iterator[Span]:
+    """Yield the words in which a Latin letter touches one of another alphabet."""
+    end = 0
+    for match in text_shape("foreign letters").finditer(text):
+        beside = text[max(0, match.start() - 1) : match.start()] + text[match.end() : match.end() + 1]
+        if match.start() >= end and any(ch.isascii() and ch.isalpha() for ch in beside):
+            start, end = _word_around(text, match.start(), match.end(), end)
+            yield start, end
+
+
+def _word_around(text: str, start: int, end: int, first: int = 0) -> Span:
+    """Return the word around a place: at most 40 characters to each side, invisible characters included."""
+    head = text_shape("end of a word").search(text[max(first, start - 40) : start])
+    tail = text_shape("rest of a word").match(text, end)
+    return start - (len(head[0]) if head else 0), tail.end() if tail else end
+
+
+# --- 3. Characters: what is hidden
+
+
+def find_hidden_text(text: str, triggers: frozenset[str]) -> Iterator[HiddenText]:
+    """Yield what the characters of a text hide, for the triggers that fired; ordinary typography hides nothing."""
+    for trigger, find in () if text.isascii() else _FINDERS.items():
+        if trigger in triggers:
+            yield from find(text)
+
+
+def _find_tags(text: str) -> Iterator[HiddenText]:
+    text = text_shape("flag").sub(lambda flag: " " * len(flag[0]), text)
+    if runs := text_shape("tags").findall(text):
+        start, end = text.index(runs[0]), text.rindex(runs[-1]) + len(runs[-1])
+        # One run per letter is a message laid over other text; one run per line means several messages.
+        for glue in ("",) if len(runs) == 1 else ("", " "):
+            codes = glue.join(runs).encode("utf-32-le")[::4]
+            yield HiddenText("tags", codes.translate(None, bytes(range(32))).decode("ascii", "replace"), start, end)
+
+
+def _find_selectors(text: str) -> Iterator[HiddenText]:
+    runs = text_shape("hiding selectors").findall(text)
+    chosen = "".join(run for run in runs if run.strip("\ufe0e\ufe0f"))
+    if len(chosen) >= 2:
+        # One byte per selector, the code in general use. Whatever other selectors spell, they hide something.
+        values = bytes(ord(ch) - 0xFE00 if ch < "\uff00" else ord(ch) - 0xE0100 + 16 for ch in chosen[:16_384])
+        start, end = text.index(chosen[0]), text.rindex(chosen[-1]) + 1
+        yield HiddenText("selectors", values.decode("utf-8", "replace"), start, end)
+
+
+def _find_invisible(text: str) -> Iterator[HiddenText]:
+    split = [match.span() for match in islice(text_shape("hyphenated letter").finditer(text), 64)]
+    joined = []
+    for match in islice(text_shape("split word").finditer(text), 256):
+        kinds = match[0].replace("\u00ad", "")
+        if kinds.strip("\u200c\u200d"):
+            split += [match.span()] if text[match.start() - 1].islower() else []
+        elif kinds:
+            joined.append(match.span())
+    # One joiner has an honest use inside a word, two have none.
+    if places := sorted(split + (joined if len(joined) > 1 else [])):
+        start, end = _word_around(text, places[0][0], places[-1][1])
+        yield HiddenText("invisible", remove_invisible(text[start:end][:4096], frozenset()), start, end)
+    for run in islice(text_shape("many invisible").finditer(text), 64):
+        if len(set(run[0][:4096])) > 1:  # bits: what they spell does not matter
+            yield HiddenText("invisible", "", run.start(), run.end())
+
+
+def _find_reordered(text: str) -> Iterator[HiddenText]:
+    for match in islice(text_shape("reordered").finditer(text), 16):
+        if sum(ch.isascii() and ch.isalpha() for ch in match[1][:16]) >= 3:
+            yield HiddenText("bidi", remove_invisible(match[1], frozenset())[::-1], match.start(), match.end())
+
+
+def _find_lookalikes(text: str) -> Iterator[HiddenText]:
+    words = islice(_mixed_words(text), _MAX_MIXED_WORDS)
+    disguised = [(start, end) for start, end in words if _is_disguised_latin(text[start:end])]
+    # In a text of another alphabet one or two such words are typing errors.
+    is_foreign = len(text) > 80 and len(text.encode("ascii", "ignore")) * 4 < len(text) * 3
+    if len(disguised) > (2 if is_foreign else 0):
+        said = " ".join(text[start:end].translate(PLAIN_CHARACTERS) for start, end in disguised)
+        yield HiddenText("lookalike", said, disguised[0][0], disguised[-1][1])
+
+
+def _is_disguised_latin(word: str) -> bool:
+    """Return whether a word mixes alphabets and reads as a Latin one."""
+    latin = word.translate(PLAIN_CHARACTERS)
+    return len(word) > 3 and latin.isascii() and latin.isalpha() and text_shape("mixed word").search(word) is not None
+
+
+_FINDERS: dict[str, Callable[[str], Iterator[HiddenText]]] = {
+    "tags": _find_tags,
+    "selectors": _find_selectors,
+    "invisible": _find_invisible,
+    "bidi": _find_reordered,
+    "mixed": _find_lookalikes,
+}
 
 # --- 4. Runs of base64 and hexadecimal
 
@@ -249,6 +489,7 @@ class DecodedRun(NamedTuple):
     mostly: bool = True
 
 
+_ALPHABET_MASK = _SORTS.replace(b"!", b" ")
 _PAIRED = bytes(120 if i in b"0123456789abcdefABCDEFx :,-" else 32 for i in range(256))
 _URLSAFE = bytes.maketrans(b"-_", b"+/")
 _CONTROLS = bytes(i for i in range(32) if i not in b"\t\n\r") + b"\x7f"
@@ -266,12 +507,18 @@ def find_runs(flat: bytes, *, shaped: bool, paired: bool = False) -> Iterator[En
     for start, end in _find_stretches(mask, _SHORTEST_LINE if shaped else SHORTEST_RUN):
         if start < done:
             continue
-        run = _join_pieces(flat, mask, start, end)
-        done = run.end
+        pieces, done = [flat[start:end]], end
+        while gap := bytes_shape("joint").match(flat, done):
+            after = _end_of_stretch(mask, gap.end())
+            if after - gap.end() < _SHORTEST_LAST_LINE:
+                break
+            pieces.append(flat[gap.end() : after])
+            done = after
+        written, longest = b"".join(pieces), max(map(len, pieces))
         # Lines that are too short to be runs by themselves are one if there are enough of them. A ruled line decodes to
         # nothing, and every fourth text has one.
-        if (run.longest >= shortest or len(run.written) >= SHORTEST_RUN) and run.written.strip(b"+-/_"):
-            yield run
+        if (longest >= shortest or len(written) >= SHORTEST_RUN) and written.strip(b"+-/_"):
+            yield EncodedRun(start, done, written, longest)
     # Only a stretch of these characters can hold nine pairs; trying every place would double the cost.
     for start, stop in _find_stretches(flat.translate(_PAIRED), 26) if paired else ():
         for match in bytes_shape("hex pairs").finditer(flat, start, stop):
@@ -279,19 +526,7 @@ def find_runs(flat: bytes, *, shaped: bool, paired: bool = False) -> Iterator[En
             yield EncodedRun(*match.span(), digits, len(digits))
 
 
-def _join_pieces(flat: bytes, mask: bytes, start: int, end: int) -> EncodedRun:
-    """Return the run that begins with one piece, with all the pieces that are joined to it."""
-    pieces = [flat[start:end]]
-    while gap := bytes_shape("joint").match(flat, end):
-        after = _end_of_stretch(mask, gap.end())
-        if after - gap.end() < _SHORTEST_LAST_LINE:
-            break
-        pieces.append(flat[gap.end() : after])
-        end = after
-    return EncodedRun(start, end, b"".join(pieces), max(map(len, pieces)))
-
-
-def _find_stretches(mask: bytes, shortest: int) -> Iterator[tuple[int, int]]:
+def _find_stretches(mask: bytes, shortest: int) -> Iterator[Span]:
     """Yield where a mask has at least so many marks in a row."""
     needle = b"x" * shortest
     at = mask.find(needle)
@@ -316,19 +551,15 @@ def decode_run(written: bytes, *, glued: bool = False) -> DecodedRun:
         return DecodedRun("hex", said)
     if said := text_from_bytes(decode_base64(plain)):
         return DecodedRun("base64", said)
-    return _decode_glued(written, plain) if glued else DecodedRun()
-
-
-def _decode_glued(written: bytes, plain: bytes) -> DecodedRun:
-    """Return the text in a run that something else is glued to, or that is a part of binary data."""
-    if match := bytes_shape("text in hex").search(written):
+    # The text in a run that something else is glued to, or that is a part of binary data.
+    if glued and (match := bytes_shape("text in hex").search(written)):
         kind, data = "hex", binascii.unhexlify(match[0])
-    elif match := bytes_shape("text in base64").search(plain):
+    elif glued and (match := bytes_shape("text in base64").search(plain)):
         kind, data = "base64", decode_base64(plain[match.start() % 4 :])
     else:
         return DecodedRun()
-    said = b"\n".join([data[at:end] for at, end in _find_stretches(data.translate(_PRINTED), 8)])
-    return DecodedRun(kind, said.decode("ascii"), len(said) * 2 >= len(data))
+    printed = b"\n".join([data[at:end] for at, end in _find_stretches(data.translate(_PRINTED), 8)])
+    return DecodedRun(kind, printed.decode("ascii"), len(printed) * 2 >= len(data))
 
 
 def decode_base64(run: bytes) -> bytes:
@@ -360,8 +591,7 @@ def text_from_bytes(data: bytes) -> str:
         return data[: error.start].decode("utf-8") if error.start >= 32 and error.start * 2 >= len(data) else ""
 
 
-# --- which decoded texts count as hidden messages
-
+# Which decoded texts count as hidden messages.
 _TEXT_TYPES = (b"image/svg+xml", b"application/json", b"text/css", b"text/javascript", b"application/javascript")
 
 
@@ -380,14 +610,11 @@ def _has_speech(text: str) -> bool:
     for word in words:
         is_word = len(word) <= 24 and (word.isalpha() or word in ("don't", "I'm", "it's"))
         chain = [*chain[-3:], word] if is_word else []
-        if (len(chain) == 4 or 2 <= len(chain) == len(words)) and _are_words(chain):
-            return True
+        if len(chain) == 4 or 2 <= len(chain) == len(words):
+            said = " ".join(chain)
+            if len(said) >= 12 and (not said.isascii() or is_wordlike(said)):
+                return True
     return text_shape("speech").search(text) is not None
-
-
-def _are_words(chain: list[str]) -> bool:
-    said = " ".join(chain)
-    return len(said) >= 12 and (not said.isascii() or is_wordlike(said))
 
 
 def _is_ordinary_carrier(flat: bytes, run: EncodedRun, decoded: DecodedRun) -> bool:
@@ -438,15 +665,14 @@ class _Decoder:
         plain, steps = self._decode_codes(text, triggers, how, place)
         if steps:
             triggers |= triggers_from_text(plain) | {"run"}
-        for hidden in find_hidden_text(plain, triggers):
-            self._add_hidden(hidden, how + steps, place, plain)
+        self._add_hidden(find_hidden_text(plain, triggers), how + steps, place, plain)
         clean = remove_invisible(plain, triggers) if triggers & (_CLEANING | _FOLDING) else plain
         latin = fold_to_latin(clean, triggers) if triggers & _FOLDING else clean
         if clean != text:
             said = clean.replace("+", " ") if "percent" in steps else clean
-            self._add_reading(how + steps + (("cleaned",) if clean != plain else ()), said, place)
+            self._add(how + steps + (("cleaned",) if clean != plain else ()), said, place)
         if latin != clean:
-            self._add_reading((*how, *steps, "folded"), latin, place)
+            self._add((*how, *steps, "folded"), latin, place)
         if "spaced" in triggers:
             self._join_spaced_letters(latin, how + steps, place)
         if latin != plain:
@@ -454,22 +680,19 @@ class _Decoder:
         if triggers & {"run", "base64", "hex"}:
             self._read_runs(latin, triggers, how + steps, place, depth)
 
-    def _take_budget(self, text: str) -> str:
-        """Return as much of a text as may still be written."""
+    def _add(self, how: tuple[str, ...], text: str, place: Span, *, encoded: bool = False) -> None:
+        """Add a reading, as much of it as may still be written."""
         self.capped |= len(text) > self.left
         text = text[: self.left]
         self.left -= len(text)
-        return text
-
-    def _add_reading(self, how: tuple[str, ...], text: str, place: Span, *, encoded: bool = False) -> None:
-        text = self._take_budget(text)
         if text or encoded:
             self.items.append(Reading(">".join(how), text, *place, encoded))
 
-    def _add_hidden(self, hidden: HiddenText, how: tuple[str, ...], place: Span, text: str) -> None:
-        # Only of the original itself is it known where a part of it stands.
-        place = (hidden.start, hidden.end) if text is self.text else place
-        self._add_reading((*how, hidden.how), hidden.text, place, encoded=True)
+    def _add_hidden(self, texts: Iterable[HiddenText], how: tuple[str, ...], place: Span, text: str) -> None:
+        for hidden in texts:
+            # Only of the original itself is it known where a part of it stands.
+            inside = (hidden.start, hidden.end) if text is self.text else place
+            self._add((*how, hidden.how), hidden.text, inside, encoded=True)
 
     def _decode_codes(
         self, text: str, triggers: frozenset[str], how: tuple[str, ...], place: Span
@@ -481,8 +704,7 @@ class _Decoder:
             for code in CODES:
                 # Later rounds have no triggers to go by, only the text that the earlier rounds decoded.
                 if code.is_left_in(text) if again or steps else code.name in triggers and code.mark in text:
-                    for hidden in code.find_spelled_words(text):
-                        self._add_hidden(hidden, how + steps, place, text)
+                    self._add_hidden(code.find_spelled_words(text), how + steps, place, text)
                     decoded = code.decode(text)
                     if decoded != text and code.name not in steps:
                         steps += (code.name,)
@@ -501,12 +723,11 @@ class _Decoder:
         message = text_shape("spaced message").search(text)
         encoded = message is not None and is_wordlike(letters.sub(lambda match: match[0][::2], message[0]))
         place = message.span() if message is not None and text is self.text else place
-        self._add_reading((*how, "spaced"), joined, place, encoded=encoded)
+        self._add((*how, "spaced"), joined, place, encoded=encoded)
 
     def _read_runs(self, text: str, triggers: frozenset[str], how: tuple[str, ...], place: Span, depth: int) -> None:
         flat = text.encode("ascii", "replace")  # one byte per character: positions stay what they are
         shaped = bool(triggers & {"base64", "hex"})
-        # Past MAX_SEPARATE, texts are collected: those in ordinary carriers, and the others.
         together: dict[bool, list[str]] = {True: [], False: []}
         for run in find_runs(flat, shaped=shaped, paired="hex" in triggers):
             decoded = decode_run(run.written, glued=shaped or run.longest < len(run.written))
@@ -519,13 +740,13 @@ class _Decoder:
             if len(self.items) >= MAX_SEPARATE:
                 together[ordinary].append(decoded.said)
                 continue
-            run_place = (run.start, run.end) if text is self.text else place
-            self._read_decoded(decoded.said, (*how, decoded.kind), run_place, depth, ordinary=ordinary)
+            inside = (run.start, run.end) if text is self.text else place
+            self._read_decoded(decoded.said, (*how, decoded.kind), inside, depth, ordinary=ordinary)
         for ordinary, texts in together.items():
-            if texts:
-                self._read_decoded("\n".join(texts), (*how, "runs"), place, depth, ordinary=ordinary)
+            self._read_decoded("\n".join(texts), (*how, "runs"), place, depth, ordinary=ordinary)
 
     def _read_decoded(self, said: str, how: tuple[str, ...], place: Span, depth: int, *, ordinary: bool) -> None:
         """Add the text of a run, and its own readings."""
-        self._add_reading(how, said, place, encoded=not ordinary and has_message(said))
-        self.read(said, _NESTED | triggers_from_text(said), how, place, depth + 1)
+        if said:
+            self._add(how, said, place, encoded=not ordinary and has_message(said))
+            self.read(said, _NESTED | triggers_from_text(said), how, place, depth + 1)

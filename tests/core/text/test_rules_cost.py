@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockgate.core.errors import InvalidConfig, InvalidPattern
-from lockgate.core.text.pattern_cost import MAX_CHARACTERS, MAX_COST, check_budget, pattern_cost
+from lockgate.core.text.rules import MAX_CHARACTERS, MAX_COST, check_budget, pattern_cost
 from lockgate.core.text.scanner import check_pattern
 
 # Each took the engine from six seconds to more than a minute.
