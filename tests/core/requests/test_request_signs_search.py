@@ -16,13 +16,12 @@ from lockgate.core.requests.request_signs import (
     _ANCHORS,
     _NUMBERED,
     COLUMNS,
-    SIGNS,
     TABLE,
     WORD_CLASSES,
     SignHit,
     _is_misspelt,
     _keys_of,
-    _with_places_in_text,
+    _spans_of_words,
     comparable,
     decode_letters,
     grade_text,
@@ -186,9 +185,8 @@ def test_words_are_split_and_placed_as_a_pattern_of_words_and_ends_does_it(text:
         token[0] if token[0][0].isalnum() else "" for token in tokens
     ]
     numbers = [number for number, word in enumerate(words) if word[0].isalnum()]
-    sequences = [(SIGNS[0], number, number) for number in numbers]
-    found = _with_places_in_text(sequences, words, text) if sequences else []
-    assert found == [(SIGNS[0], *tokens[number].span()) for number in numbers]
+    spans = _spans_of_words(words, text)
+    assert [spans[number] for number in numbers] == [tokens[number].span() for number in numbers]
 
 
 def test_an_ordinary_text_costs_little_more_than_reading_its_words() -> None:

@@ -49,16 +49,12 @@ from lockgate.core.vocabulary import Action, Block, Finding, Origin, Risk, Trust
 
 # Characters as they are written in a prompt, where an invisible one takes six or twelve.
 # One more page in a cheap question costs less than a dear question.
-TRIAGE_CHARACTERS = 48_000
-SUPERVISOR_CHARACTERS = 96_000
-LEAST_CHARACTERS = 2_000
-
+TRIAGE_CHARACTERS, SUPERVISOR_CHARACTERS, LEAST_CHARACTERS = 48_000, 96_000, 2_000
 MAX_GOAL, MAX_LINES, MAX_BLOCKS, MAX_LEAVES = 4_000, 48, 64, 200
-_MAX_DEPTH, _MAX_NAME = 64, 120
+_MAX_DEPTH, _MAX_NAME, _MAX_SAID = 64, 120, 8
+_MAX_TARGETS, _MAX_NAMED, _MAX_SECRET = 6, 4, 4_000
 # And the line about a block: its id, its source, its hash.
 _OWN_LINE = 320
-_MAX_SAID = 8
-_MAX_TARGETS, _MAX_NAMED, _MAX_SECRET = 6, 4, 4_000
 _LONG_WORDS = re.compile(r"[^\s\"'=:,;]{6,}")
 # A block that cannot have so many characters is told of by its findings alone.
 _LEAST_SHARE = 400
@@ -308,17 +304,15 @@ def _lineage(flagged: Iterable[str], context: BlockLookup) -> Iterator[str]:
         if name in seen or name not in context.positions:
             continue
         seen.add(name)
-        block = _find_block(name, context)
-        if block.tainted_by:
-            made = ", ".join(_describe_block(parent, context) for parent in block.tainted_by[:8])
-            more = f" and {len(block.tainted_by) - 8} more" if len(block.tainted_by) > 8 else ""
-            yield f"block {_describe_block(name, context)} was made from {made}{more}"
-            pending += block.tainted_by[:8]
+        if parents := _find_block(name, context).tainted_by:
+            yield f"block {_describe_blocks([name], context)} was made from {_describe_blocks(parents, context, 8)}"
+            pending += parents[:8]
 
 
-def _describe_block(name: str, context: BlockLookup) -> str:
-    block = _find_block(name, context)
-    return f"{quote(name, 80)} ({quote(block.source, 80)}, {block.trust.word})"
+def _describe_blocks(names: Sequence[str], context: BlockLookup, most: int = 1) -> str:
+    blocks = [_find_block(name, context) for name in names[:most]]
+    listed = ", ".join(f"{quote(block.id, 80)} ({quote(block.source, 80)}, {block.trust.word})" for block in blocks)
+    return f"{listed} and {len(names) - most} more" if len(names) > most else listed
 
 
 def _target_lines(ask: EscalatedCall, context: BlockLookup) -> Iterator[str]:
@@ -343,9 +337,8 @@ def _list_blocks(context: BlockLookup, words: Sequence[str]) -> str:
     """Return which of the blocks have one of these words."""
     folded = [word.casefold() for word in words if word]
     named = [block.id for block in context.blocks if any(word in block.content.casefold() for word in folded)]
-    listed = ", ".join(_describe_block(name, context) for name in named[:_MAX_NAMED])
-    more = f" and {len(named) - _MAX_NAMED} more" if len(named) > _MAX_NAMED else ""
-    return f"it stands in block {listed}{more}" if named else "it stands in nothing that is on record"
+    listed = _describe_blocks(named, context, _MAX_NAMED)
+    return f"it stands in block {listed}" if named else "it stands in nothing that is on record"
 
 
 class _ArgumentLeaf(NamedTuple):
@@ -393,7 +386,13 @@ def _tokenize(path: str, name: str, value: object, depth: int, tokens: list[str 
         tokens.append('"[left out]"')
         return 1
     if not isinstance(value, Mapping | list | tuple):
-        tokens.append(_token_from_scalar(path, name, value))
+        try:
+            text = value if isinstance(value, str) else json.dumps(value)
+        except (TypeError, ValueError):
+            # Python refuses to print integers of thousands of digits.
+            text = '"[a number too long to write]"'
+        is_word = value is None or isinstance(value, bool)
+        tokens.append(text if is_word else _ArgumentLeaf(path, name, text, isinstance(value, str)))
         return 0
     left_out = 0
     begin, end = "{}" if isinstance(value, Mapping) else "[]"
@@ -412,17 +411,6 @@ def _tokenize(path: str, name: str, value: object, depth: int, tokens: list[str 
         left_out += _tokenize(below, called, item, depth + 1, tokens)
     tokens.append(end)
     return left_out
-
-
-def _token_from_scalar(path: str, name: str, value: object) -> str | _ArgumentLeaf:
-    if isinstance(value, str):
-        return _ArgumentLeaf(path, name, value, True)
-    try:
-        text = json.dumps(value)
-    except (TypeError, ValueError):
-        # Python refuses to print integers of thousands of digits.
-        text = '"[a number too long to write]"'
-    return text if value is None or isinstance(value, bool) else _ArgumentLeaf(path, name, text, False)
 
 
 def _rank_places(ask: EscalatedCall) -> _Places:
@@ -471,18 +459,15 @@ class _ExcerptChooser:
         self.shown: dict[str, ShownParts] = {}
 
     def add_all(self, ask: EscalatedCall, recent: Sequence[Block]) -> None:
-        self._add_user_messages(recent)
-        self._add_flagged(ask)
-        self._add_others(recent)
-
-    def _add_user_messages(self, recent: Sequence[Block]) -> None:
-        """Add what says what is wanted now: an attacker's text must not push it out."""
+        # What says what is wanted now comes first: an attacker's text must not push it out.
         trusted = [block for block in recent if block.trust is not Trust.UNTRUSTED]
         said = [block for block in trusted if block.source.partition(":")[0] in ("user", "supervisor")]
         share = self._room // 8 // _MAX_SAID
         for block in said[-_MAX_SAID:]:
             self.shown[block.id] = parts = _cut_block(block, (), share)
             self._room -= _OWN_LINE + parts.written_size
+        self._add_flagged(ask)
+        self._add_others(recent)
 
     def _add_flagged(self, ask: EscalatedCall) -> None:
         """3. Add the flagged blocks; of one without room its findings are named."""

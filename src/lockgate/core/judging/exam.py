@@ -292,10 +292,10 @@ class Sitting:
 def _speak_to_judge(case: ExamCase, bank: ExamBank, dice: Dice) -> str:
     nonce = "".join(dice.choice("0123456789abcdef") for _ in range(32))
     slots = {"tool": case.tool, "nonce": nonce, "name": dice.choice(bank.names), "number": dice.randrange(1000, 9999)}
-    note = dice.choice(bank.notes).format(**slots)
     lines = case.text.split("\n")
-    at = dice.choice((0, len(lines) // 2, len(lines)))
-    return "\n".join((*lines[:at], note, *lines[at:]))
+    note = dice.choice(bank.notes).format(**slots)
+    lines.insert(dice.choice((0, len(lines) // 2, len(lines))), note)
+    return "\n".join(lines)
 
 
 def grade_at(tally: Tally, number: int) -> Authority | None:

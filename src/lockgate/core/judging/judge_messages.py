@@ -31,15 +31,11 @@ from lockgate.core.tables import read_patterns, read_texts
 from lockgate.core.vocabulary import Action, Trust
 
 MAX_CORRECTION = 500
-MAX_REPLY_CHARACTERS = 200
 # A correction in another alphabet may come as escapes, six characters for one.
-MAX_RULING_CHARACTERS = 3_500
-
-
+MAX_REPLY_CHARACTERS, MAX_RULING_CHARACTERS = 200, 3_500
 TRIAGE_SCHEMA = schema_of_object(suspicious={"type": "boolean"})
 _VERDICTS = {"type": "string", "enum": ["CONTINUE", "REORIENT", "PAUSE"]}
 SUPERVISOR_SCHEMA = schema_of_object(verdict=_VERDICTS, correction={"type": "string"})
-
 _WORDS = read_texts(__package__, "judge_prompts.md")
 _P = read_patterns(__package__, "case.tbl")
 
@@ -58,7 +54,12 @@ def build_question(stage: Stage, case: JudgeCase, nonce: str) -> Question:
         # The same in plain words, for a model that could not give the object.
         end, answer, schema, room = "End of the case. Answer exactly: YES or NO.", _WORDS["again answer"], None, 16
     system = task + _WORDS["lines"].format(more=labels, answer=answer)
-    return Question(system=system, user=_user_text(case, nonce, end, stage), text="", schema=schema, max_tokens=room)
+    if NONCE.fullmatch(nonce) is None:
+        raise ValueError("a nonce has 16 to 64 letters and digits")
+    values = _labelled_values(case, top=stage is Stage.SUPERVISOR)
+    lines = [f"{nonce} {label} {_write_value(value, nonce)}" for label, value in values]
+    user = "\n".join([f"The case with the nonce {nonce}:", *lines, end])
+    return Question(system=system, user=user, text="", schema=schema, max_tokens=room)
 
 
 def question_sha256() -> str:
@@ -75,8 +76,7 @@ def _labelled_values(case: JudgeCase, *, top: bool) -> Iterator[tuple[str, objec
         yield "scope", case.scope
     yield from (("tool", case.tool), ("arguments", case.arguments), ("risk", case.risk))
     known = {"target": case.targets, "secret": case.secrets, "note": case.findings, "origin": case.origins}
-    for label, lines in (known | {"earlier-call": case.trail}).items():
-        yield from ((label, line) for line in lines)
+    yield from ((label, line) for label, lines in (known | {"earlier-call": case.trail}).items() for line in lines)
     for shown in case.excerpts:
         without = "as above" if shown.digest else "not at all"
         how_much = ("whole" if shown.whole else "in parts") if shown.pieces else without
@@ -89,14 +89,6 @@ def _labelled_values(case: JudgeCase, *, top: bool) -> Iterator[tuple[str, objec
             yield "triage", case.triage
     yield from (("left-out", line) for line in case.left_out)
     yield "complete", case.complete
-
-
-def _user_text(case: JudgeCase, nonce: str, end: str, stage: Stage) -> str:
-    if NONCE.fullmatch(nonce) is None:
-        raise ValueError("a nonce has 16 to 64 letters and digits")
-    values = _labelled_values(case, top=stage is Stage.SUPERVISOR)
-    lines = [f"{nonce} {label} {_write_value(value, nonce)}" for label, value in values]
-    return "\n".join([f"The case with the nonce {nonce}:", *lines, end])
 
 
 def _write_value(value: object, nonce: str) -> str:
@@ -166,8 +158,7 @@ def parse_opinion(stage: Stage, text: str, nonce: str, case: JudgeCase) -> Opini
 
 
 # A stretch of the same letters: in scripts that write no blanks between words, and in others, there over two words.
-_RUN_UNSPACED, _RUN = 6, 12
-_LEAST_CLAUSE = 6
+_RUN_UNSPACED, _RUN, _LEAST_CLAUSE = 6, 12, 6
 
 
 def _repeats_untrusted_text(correction: str, case: JudgeCase) -> bool:
@@ -184,20 +175,17 @@ def _repeats_untrusted_text(correction: str, case: JudgeCase) -> bool:
     if any(place.strip(".,;:!?()'\"") not in wanted for place in _P["place"].findall(correction.casefold())):
         return True
     known, shown = _letters("\n".join(ours))[0], _letters("\n".join(theirs))[0]
-    stretches = *_stretches(*_letters(correction)), *_clauses(correction)
-    return any(stretch in shown and stretch not in known for stretch in dict.fromkeys(stretches))
+    return any(part in shown and part not in known for part in dict.fromkeys(_telling_parts(correction)))
 
 
-def _stretches(letters: str, words: list[int]) -> Iterator[str]:
+def _telling_parts(correction: str) -> Iterator[str]:
+    letters, words = _letters(correction)
     for at in range(len(letters)):
         if len(_P["unspaced"].findall(run := letters[at : at + _RUN_UNSPACED])) == _RUN_UNSPACED:
             yield run
         run = letters[at : at + _RUN]
         if len(run) == _RUN and words[at + _RUN - 1] > words[at]:
             yield run
-
-
-def _clauses(correction: str) -> Iterator[str]:
     for clause in (correction, *_P["end of a clause"].split(correction)):
         letters, words = _letters(clause)
         # One word alone is a word that everybody uses.

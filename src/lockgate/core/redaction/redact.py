@@ -14,7 +14,7 @@ import html
 import json
 import re
 import unicodedata
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
@@ -156,7 +156,7 @@ def _removals_in_slice(text: str, ruleset: str, custom: tuple[str, ...]) -> Iter
                 # Nothing but secrets: finding the little text between them is not worth the time.
                 yield _Removal(0, len(text), hit.kind, frozenset([text[:MAX_SAID]]))
                 return
-            start, end = view.origin_of(hit.start, hit.end)
+            start, end = view.starts[hit.start], view.ends[hit.end - 1]
             if view.joined and hit.kind == "token" and any(map(is_wordlike, text[start:end].split("\n"))):
                 continue  # names in code, one below the other, not a key
             if start < end:
@@ -203,9 +203,8 @@ MAX_UNREADABLE, MAX_UNREADABLE_KEY, MAX_UNREADABLE_IN_ALL = 128, 200, 512
 MAX_REMOVALS = 32
 MAX_SAID = 4096
 MAX_HITS = 64
-_ONLY_DIGITS = frozenset({"card", "phone", "ip-address", "date"})
-# Their words are names of people, streets and hosts.
-_NAMED = frozenset({"email", "name", "address", "url"})
+# The kinds of which no word is read, and those whose words are names of people, streets and hosts.
+_ONLY_DIGITS, _NAMED = ("card", "phone", "ip-address", "date"), ("email", "name", "address", "url")
 
 
 def _may_hide_order(removed: Sequence[_Removal]) -> bool:
@@ -248,85 +247,55 @@ def _count_words(said: str) -> int:
     said = unicodedata.normalize("NFKC", SHAPES["line of a key"].sub("", said))
     count = max(len(SHAPES[name].findall(said)) for name in ("spaced word", "unspaced letters", "foreign word"))
     # Digits in place of letters: a hash has more digits than a word, and a short value may be anything.
-    if len(DIGIT.findall(said)) * 3 <= len(said) or len(said) <= 12:
-        count = max(count, _count_spelled(said), _count_spelled(said.translate(_DIGITS_AS_LETTERS)))
-    return count
-
-
-def _count_spelled(said: str) -> int:
-    parts = SHAPES["hump"].findall(said)
-    letters = sum(map(len, parts))
-    words = [part for part in parts if len(part) > 1]
-    if letters > 7:
-        # Most random letters change their case after one or two.
-        of_words, of_all = (3, 4) if letters > 20 else (2, 3)
+    may_be_spelled = len(DIGIT.findall(said)) * 3 <= len(said) or len(said) <= 12
+    for spelled in (said, said.translate(_DIGITS_AS_LETTERS)) if may_be_spelled else ():
+        parts = SHAPES["hump"].findall(spelled)
+        letters = sum(map(len, parts))
+        words = [part for part in parts if len(part) > 1]
         long = sum(len(part) for part in words if len(part) > 2)
-        if long * of_all < letters * of_words or not is_wordlike(" ".join(words)):
-            return 0
-    # Words without spaces have six letters each, more or less.
-    return min(sum(max(1, (len(part) + 2) // 6) for part in words), max(letters // 3, 1))
+        # Most random letters change their case after one or two.
+        if letters <= 7 or (long * 4 >= letters * 3 and is_wordlike(" ".join(words))):
+            # Words without spaces have six letters each, more or less.
+            count = max(count, min(sum(max(1, (len(part) + 2) // 6) for part in words), max(letters // 3, 1)))
+    return count
 
 
 # --- 2. readings, and the way back from them
 
 
-# `size` characters at `at` of a reading stand for `start:end` of its parent. Where that is a multiple of the size, each
-# character stands for `step` of the parent's, as in a run of codes of equal length; otherwise `step` is 0.
-_Edit = tuple[int, int, int, int, int]
-
-
 class _TracedReading:
-    """Another reading of a text that remembers where each of its characters came from."""
+    """Another reading of a text, with the place in the original of the start and the end of each of its characters."""
 
-    __slots__ = ("_edits", "_parent", "joined", "text")
+    __slots__ = ("ends", "joined", "starts", "text")
 
-    def __init__(self, text: str, parent: _TracedReading | None = None) -> None:
-        self.text = text
+    def __init__(self, text: str, starts: Sequence[int], ends: Sequence[int]) -> None:
+        self.text, self.starts, self.ends = text, starts, ends
         self.joined = False
-        self._parent = parent
-        self._edits: list[_Edit] = []
-
-    def origin_of(self, start: int, end: int) -> tuple[int, int]:
-        """Return the span of the original text that this span was read from."""
-        view: _TracedReading | None = self
-        while view is not None:
-            if view._edits:
-                start, end = view._parent_offset(start, last=False), view._parent_offset(end - 1, last=True)
-            view = view._parent
-        return start, end
-
-    def _parent_offset(self, place: int, *, last: bool) -> int:
-        number = bisect_right(self._edits, place, key=itemgetter(0)) - 1
-        if number < 0:
-            return place + last
-        at, size, start, end, step = self._edits[number]
-        if place >= at + size:
-            return end + place - at - size + last
-        if step:
-            return start + (place - at + last) * step
-        return end if last else start
 
     def edit(self, matches: Iterable[re.Match[str]], said: Callable[[re.Match[str]], str]) -> _TracedReading:
         """Return a reading with each match replaced by what it says; this reading if nothing changes."""
-        view = _TracedReading("", self)
-        edits = view._edits
         pieces: list[str] = []
-        done = size = 0
+        starts: list[int] = []
+        ends: list[int] = []
+        done = 0
         for match in matches:
             plain = said(match)
             if plain == match[0]:
                 continue
             start, end = match.span()
             pieces += self.text[done:start], plain
-            size += start - done
+            # In a run of codes of equal length each character stands for one code, else for the whole match.
             step, rest = divmod(end - start, len(plain) or 1)
-            edits.append((size, len(plain), start, end, 0 if rest else step))
-            size += len(plain)
+            firsts = [start if rest else start + step * number for number in range(len(plain))]
+            size = end - start if rest else step
+            starts += [*self.starts[done:start], *(self.starts[at] for at in firsts)]
+            ends += [*self.ends[done:start], *(self.ends[at + size - 1] for at in firsts)]
             done = end
         if not pieces:
             return self
-        view.text = "".join(pieces) + self.text[done:]
-        return view
+        starts += self.starts[done:]
+        ends += self.ends[done:]
+        return _TracedReading("".join(pieces) + self.text[done:], starts, ends)
 
 
 _BLANKS = {"n": "\n", "r": "\n", "t": "\t"}
@@ -372,7 +341,7 @@ def _is_word(letters: str) -> bool:
 
 def _readings_of(text: str) -> Iterator[_TracedReading]:
     """Yield the readings of a text, each only if it differs from those before it."""
-    view = _TracedReading(text)
+    view = _TracedReading(text, range(len(text)), range(1, len(text) + 1))
     yield view
     for shape, signs, most in _CODES:
         for _ in range(most if any(sign in text for sign in signs) else 0):

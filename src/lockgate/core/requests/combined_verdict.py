@@ -4,10 +4,9 @@ The rules alone (`view_payload`): unsafe where the signs of an attack are sure (
 installation hits, or a source reports `inj:…`; unclear where the signs are only suspected, text is hidden or encoded, a
 limit was reached, a source reports anything else or nothing on a modality, or a flag was raised at ingress; else safe.
 
-The question (`build_assess_question`): nothing an attacker writes may look like Lockgate's own lines. The attacker's
-text stands on lines of its own, each one JSON string behind a nonce that is drawn afterwards. No line break, quote or
-invisible character in it is written as such, and neither is the nonce. A reply counts only if it is the one object that
-was asked for, with that nonce in it.
+The question (`build_assess_question`): nothing an attacker writes may look like Lockgate's own lines. Each line of the
+request is one JSON string behind a nonce that is drawn afterwards. A reply counts only if it is the one object that was
+asked for, with that nonce in it.
 
 With a verifier (`weigh_answer`): `COMPOSITION` has the verdict for every pair. What the rules are sure of stays unsafe,
 so no model is asked about it. What they merely suspect, it decides: unclear without an answer in the form that
@@ -213,9 +212,8 @@ def build_assess_question(
 
 
 def _safe_names(names: Iterable[str]) -> list[str]:
-    """Names that can do no harm, and a bounded number of them."""
-    listed = dict.fromkeys(filter(is_name, names))
-    return list(listed)[:MAX_LISTED]
+    """Return the names that can do no harm, and a bounded number of them."""
+    return list(dict.fromkeys(filter(is_name, names)))[:MAX_LISTED]
 
 
 # --- the answer

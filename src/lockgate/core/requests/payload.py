@@ -120,11 +120,10 @@ def payload_digest(payload: Payload, custom: Sequence[str] = ()) -> str:
 
 def _modalities(value: object) -> tuple[str, ...]:
     listed = _array(value, "modalities", len(MODALITIES) * 4)
-    if any(item not in MODALITIES for item in listed):
-        _refuse("`modalities` holds something that is not one", f"known: {', '.join(MODALITIES)}")
-    return tuple(name for name in MODALITIES if name in listed) or _refuse(
-        "`modalities` is empty", "leave it out for plain text"
-    )
+    if not listed or any(item not in MODALITIES for item in listed):
+        problem = "holds something that is not one" if listed else "is empty: leave it out for plain text"
+        _refuse(f"`modalities` {problem}", f"known: {', '.join(MODALITIES)}")
+    return tuple(name for name in MODALITIES if name in listed)
 
 
 def _policy_context(value: object) -> PolicyContext:
@@ -161,12 +160,9 @@ def is_name(value: object) -> bool:
 
 def _name(value: object, where: str) -> str:
     match = _NAME.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        _refuse(
-            f"`{where}` must be an identifier, not {_kind(value)}", "use up to 64 letters, digits and any of _ . : / -"
-        )
+    hint = "use up to 64 letters, digits and any of _ . : / -"
     # Not the value: a subclass may claim to be equal to anything.
-    return match[0]
+    return match[0] if match else _refuse(f"`{where}` must be an identifier, not {_kind(value)}", hint)
 
 
 def _names(value: object, where: str, most: int) -> tuple[str, ...]:
@@ -218,9 +214,8 @@ def _array(value: object, where: str, most: int) -> list[object]:
 
 
 _KINDS = {str: "such a string", bool: "a boolean", int: "a number", float: "a number", type(None): "null"}
+_KINDS |= {list: "a list", tuple: "a list", dict: "an object"}
 
 
 def _kind(value: object) -> str:
-    if isinstance(value, Mapping):
-        return "an object"
-    return "a list" if isinstance(value, list | tuple) else _KINDS.get(type(value), "something JSON cannot hold")
+    return _KINDS.get(type(value), "something JSON cannot hold")

@@ -33,8 +33,6 @@ MAX_THRESHOLD = 100
 MAX_SECONDS = 30 * 86_400.0
 # How much later than necessary a client may be asked to come back: all at once would be the next flood.
 JITTER = 0.1
-
-
 _MOST = {
     **dict.fromkeys(("tier1_threshold", "tier2_threshold", "network_threshold"), MAX_THRESHOLD),
     "max_subjects": 10_000_000,
@@ -222,9 +220,8 @@ def _end(left: float, mode: Standing, now: float, settings: LadderSettings) -> f
 # milliseconds and 80 random ones. A client that has seen one cannot guess another.
 
 RANDOM = 10
-# Crockford's: no I, L, O or U, which are misread.
+# Crockford's: no I, L, O or U, which are misread. 26 characters hold 130 bits; the first holds three of them.
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-# 26 characters hold 130 bits; the first holds three of them.
 _ID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}", re.ASCII)
 
 

@@ -35,8 +35,8 @@ def cue_patterns() -> tuple[tuple[str, bool], ...]:
     def expand(pattern: str) -> str:
         return _PART.sub(lambda part: expand(parts[part[1]]), pattern)
 
-    ascii_cues = ((expand(pattern), False) for pattern in _CUES["cues"])
-    return (*ascii_cues, *((expand(pattern), True) for pattern in _CUES["cues beyond ASCII"]))
+    sections = ("cues", "cues beyond ASCII")
+    return tuple((expand(pattern), section != "cues") for section in sections for pattern in _CUES[section])
 
 
 class Order(NamedTuple):
@@ -60,17 +60,8 @@ _POINTERS = frozenset(
 ORDER_REACH = 320
 # An order reaches to the end of the second sentence behind it, and to the start of the second one before it.
 _SENTENCES = 3
-
 # What each byte becomes when words are read: letters and digits in lower case, all other ASCII a space.
-WORD_BYTES = bytes(
-    ord(chr(byte).lower()) if chr(byte).isascii() and chr(byte).isalnum() else byte if byte > 127 else 32
-    for byte in range(256)
-)
-
-
-# The signs of an address as words: `billing at acme (dot) example`.
-_DOT = rb"(?: | ?[\[({<])dot(?: |[\])}>] ?)"
-_SPELLED = re.compile(rb"%b(?=\w)| ?[\[({<]at[\])}>] ?|\sat\s(?=[\w-]{1,63}%b)" % (_DOT, _DOT))
+WORD_BYTES = bytes(byte if byte > 127 or chr(byte).isalnum() else 32 for byte in range(256)).lower()
 
 
 def prepare(data: bytes) -> bytes:
@@ -79,18 +70,18 @@ def prepare(data: bytes) -> bytes:
         lower = data.lower()
     else:
         text = data.decode("utf-8", "replace")
-        lower = text.lower().encode("utf-8")
+        lower = text.lower().encode()
         if len(lower) != len(data):
             same = {ord(ch): ch.lower() for ch in set(text) if len(ch.lower().encode()) == len(ch.encode())}
-            lower = text.translate(same).encode("utf-8")
-            if len(lower) != len(data):
-                return data.lower()
+            lower = text.translate(same).encode()
+        if len(lower) != len(data):
+            return data.lower()
         lower = bytes_shape("punctuation").sub(_blank, lower)
     # Looking for a byte by its number is ten times faster.
     if 92 in lower or 37 in lower or 38 in lower:
         lower = bytes_shape("coded sign").sub(_blank, lower)
     may_be_spelled = b"dot" in lower or b"at)" in lower or b"at]" in lower
-    return _SPELLED.sub(_blank, lower) if may_be_spelled else lower
+    return bytes_shape("spelled sign").sub(_blank, lower) if may_be_spelled else lower
 
 
 def _blank(match: re.Match[bytes]) -> bytes:
@@ -136,11 +127,5 @@ def order_from_cue(data: bytes, prepared: bytes, cue: int) -> Order:
     start, end = starts[-1], ends[0]
     sentence = split_words(prepared[start:end])
     own = frozenset(sentence)
-    return Order(
-        start,
-        end,
-        b" " + b" ".join(sentence) + b" ",
-        own,
-        fold_words(prepared[starts[-_SENTENCES:][0] : ends[-1]]),
-        not own.isdisjoint(_POINTERS),
-    )
+    reach = fold_words(prepared[starts[-_SENTENCES:][0] : ends[-1]])
+    return Order(start, end, b" " + b" ".join(sentence) + b" ", own, reach, not own.isdisjoint(_POINTERS))
