@@ -391,7 +391,7 @@ def _tokenize(path: str, name: str, value: object, depth: int, tokens: list[str 
         except (TypeError, ValueError):
             # Python refuses to print integers of thousands of digits.
             text = '"[a number too long to write]"'
-        is_word = value is None or isinstance(value, bool)
+        is_word = isinstance(value, bool | None)
         tokens.append(text if is_word else _ArgumentLeaf(path, name, text, isinstance(value, str)))
         return 0
     left_out = 0

@@ -350,23 +350,26 @@ def _readings_of(text: str) -> Iterator[_TracedReading]:
                 break
             view = deeper
             yield view
-    if not view.text.isascii() or any(ch in view.text for ch in CONTROLS):
-        # Plain letters and digits for lookalikes, and no invisible characters. Accents stay: without them every finding
-        # in French would count once more.
-        odd = (ch for ch in set(view.text) if ch in LOOKALIKES or not "\u00c0" <= ch <= "\u017f")
-        changed = "".join(re.escape(ch) for ch in odd if PLAIN_CHARACTERS[ord(ch)] != ch)
-        # In runs, so that a text of nothing but these costs one step per run and not per character. A null, which is
-        # gone as well, keeps the class from being empty.
-        runs = re.finditer(f"[\\0{changed}]+", view.text)
-        shown = view.edit(runs, lambda run: run[0].translate(PLAIN_CHARACTERS))
-        if shown is not view:
-            view = shown
-            yield view
+    if (shown := _fold_characters(view)) is not view:
+        view = shown
+        yield view
     if "\n" in view.text or SHAPES["joined strings"].search(view.text):
         joined = view.edit(SHAPES["wrap"].finditer(view.text), _join_lines)
         if joined is not view:
             joined.joined = True
             yield joined
+
+
+def _fold_characters(view: _TracedReading) -> _TracedReading:
+    """Return a reading with plain letters and digits for lookalikes, and without invisible characters."""
+    if view.text.isascii() and not any(ch in view.text for ch in CONTROLS):
+        return view
+    # Accents stay: without them every finding in French would count once more.
+    odd = (ch for ch in set(view.text) if ch in LOOKALIKES or not "\u00c0" <= ch <= "\u017f")
+    changed = "".join(re.escape(ch) for ch in odd if PLAIN_CHARACTERS[ord(ch)] != ch)
+    # In runs, so that a text of nothing but these costs one step per run and not per character. A null, which is gone
+    # as well, keeps the class from being empty.
+    return view.edit(re.finditer(f"[\\0{changed}]+", view.text), lambda run: run[0].translate(PLAIN_CHARACTERS))
 
 
 # --- custom patterns

@@ -112,7 +112,7 @@ def read_lists(section: str, separator: str | None = None) -> dict[str, tuple[st
     return lists
 
 
-_PARTS = dict(read_secrets("parts"))
+_PARTS = {row[0]: row[1] for row in read_secrets("parts")}
 _PART = re.compile("<([A-Z][A-Z_0-9]+)>")
 
 
@@ -166,17 +166,23 @@ _MOST_BEFORE = 66
 
 def find_by_rows(rows: Sequence[SecretRow], text: str, low: str, marks: frozenset[str]) -> Iterator[SensitiveSpan]:
     """Yield what the rows find, overlaps included; `marks` are their words that may be in the text."""
-    numbered = [row for row in rows if not (row.whole or row.marks)]
     for row in rows:
         if row.whole and (not row.marks or any(mark in low for mark in row.marks & marks)):
-            yield from (span for match in row.pattern.finditer(text) for span in _spans_of(row, match))
-        done = 0
-        for place in () if row.whole else find_places(low, row.marks & marks):
-            if place >= done and (match := row.pattern.match(text, place)):
-                done = match.end()
+            for match in row.pattern.finditer(text):
                 yield from _spans_of(row, match)
+        elif not row.whole:
+            done = 0
+            for place in find_places(low, row.marks & marks):
+                if place >= done and (match := row.pattern.match(text, place)):
+                    done = match.end()
+                    yield from _spans_of(row, match)
+    if numbered := [row for row in rows if not row.whole and not row.marks]:
+        yield from _find_at_numbers(numbered, text)
+
+
+def _find_at_numbers(numbered: Sequence[SecretRow], text: str) -> Iterator[SensitiveSpan]:
     any_row = _any_of(tuple([row.pattern.pattern for row in numbered]))
-    for number in SHAPES["number"].finditer(text) if numbered else ():
+    for number in SHAPES["number"].finditer(text):
         # Most numbers are a year or a count.
         for row in numbered if any_row.match(text, number.start()) else ():
             if match := row.pattern.match(text, number.start()):
@@ -251,11 +257,11 @@ def find_runs(
     for match in SHAPES["run"].finditer(text) if _RUN_SHAPE in marks else ():
         if inside and (plain := decode_run(match[0])):
             opened.append((match.span(), plain))
-            continue
-        whole = [match.span()] if _is_random(match[0]) else []
-        for start, end in whole or (piece.span() for piece in SHAPES["long word"].finditer(text, *match.span())):
-            if whole or _is_random(text[start:end]):
-                yield SensitiveSpan("token", start, end)
+        elif _is_random(match[0]):
+            yield SensitiveSpan("token", *match.span())
+        else:
+            words = SHAPES["long word"].finditer(text, *match.span())
+            yield from (SensitiveSpan("token", *word.span()) for word in words if _is_random(word[0]))
     # All decoded runs are searched together: a search has a high fixed cost.
     starts = [0, *accumulate(len(plain) + 2 for _, plain in opened)]
     done = -1
@@ -371,16 +377,18 @@ def _value_behind(text: str, low: str, label: re.Match[str], assigned: re.Match[
     is_option = SHAPES["option"].search(low[max(0, label.start() - 32) : label.start()]) is not None
     if is_option and (gap := SHAPES["blank after a label"].match(text, at)):
         return _value_at(text, gap.end(), strong=strong, query=False)
-    # "The password for the VPN is …"
-    if gap := SHAPES["said after a label"].match(text, at):
-        if SHAPES["quoted value"].match(text, gap.end()):
-            return _value_at(text, gap.end(), strong=strong, query=False)
-        match = SHAPES["bare value"].match(text, gap.end())
-        value = match[0].rstrip(_CLOSING) if match else ""
-        is_secret = PLACEHOLDER.match(value) or _is_unusual(value, 5 if strong else 8)
-        if match and is_secret and not _is_placeholder(match[0]):
-            return match.start(), match.start() + len(value)
-    return None
+    gap = SHAPES["said after a label"].match(text, at)
+    return _value_in_sentence(text, gap.end(), strong=strong) if gap else None
+
+
+def _value_in_sentence(text: str, at: int, *, strong: bool) -> _Span:
+    """Return the span of a value given in a sentence: "the password for the VPN is …"."""
+    if SHAPES["quoted value"].match(text, at):
+        return _value_at(text, at, strong=strong, query=False)
+    match = SHAPES["bare value"].match(text, at)
+    value = match[0].rstrip(_CLOSING) if match else ""
+    is_secret = PLACEHOLDER.match(value) or _is_unusual(value, 5 if strong else 8)
+    return (at, at + len(value)) if match and is_secret and not _is_placeholder(match[0]) else None
 
 
 def _passphrase_at(text: str, at: int) -> _Span:

@@ -90,7 +90,7 @@ class SignPattern(NamedTuple):
 WORD_CLASSES: Final[dict[str, tuple[str, ...]]] = {}
 for _name, _words_of_row in read_table(__package__, TABLE, "words", ("class", "words")):
     WORD_CLASSES[_name] = (*WORD_CLASSES.get(_name, ()), *_words_of_row.split(", "))
-_PARTS: Final = dict(read_table(__package__, TABLE, "parts", ("name", "pattern")))
+_PARTS: Final = {row[0]: row[1] for row in read_table(__package__, TABLE, "parts", ("name", "pattern"))}
 
 
 _ANY_WORD: Final = {
@@ -538,11 +538,7 @@ def grade_scan(text: str, scan: Scan | None, breaks: Sequence[int] = (), own: Se
     named = _hits_to_name(plain)
     rules = [hit.sign.rule for hit in named]
     spans = [(hit.start, min(hit.end, len(text))) for hit in named]
-    # Each of the other readings, where it stands in the text, and whether that alone shows an intent to hide.
-    parts = () if scan is None else [part for part in scan.parts if part.how != "raw"]
-    others = [(part.data.decode("utf-8", "replace"), (part.start, part.end), True) for part in parts]
-    others += [(decoded, (0, len(text)), False) for decoded in decode_letters(comparable(text))]
-    for reading, span, is_hidden in others:
+    for reading, span, is_hidden in _other_readings(text, scan):
         inner = grade_text(reading, own=None if own is None or _is_own(span, own) else ())
         unseen = inner.kinds - plain.kinds
         if inner.points >= SUSPECTED and unseen:
@@ -555,6 +551,13 @@ def grade_scan(text: str, scan: Scan | None, breaks: Sequence[int] = (), own: Se
     if points < SUSPECTED:
         return Grade()
     return Grade(sure, True, tuple(dict.fromkeys(rules)), tuple(dict.fromkeys(spans)))
+
+
+def _other_readings(text: str, scan: Scan | None) -> Iterator[tuple[str, Span, bool]]:
+    """Yield the other readings of a text, where they stand in it, and whether that alone shows an intent to hide."""
+    for part in scan.parts[1:] if scan else ():
+        yield part.data.decode("utf-8", "replace"), (part.start, part.end), True
+    yield from ((decoded, (0, len(text)), False) for decoded in decode_letters(comparable(text)))
 
 
 def _hits_to_name(grade: TextGrade) -> list[SignHit]:

@@ -83,7 +83,7 @@ _PLAIN = {
     **dict.fromkeys(_SETS["space"], " "),
     **dict.fromkeys("\u2028\u2029", "\n"),
 }
-_SHAPES = dict(read_table(__package__, "triggers.tbl", "shapes", ("shape", "pattern")))
+_SHAPES = {row[0]: row[1] for row in read_table(__package__, "triggers.tbl", "shapes", ("shape", "pattern"))}
 
 
 @cache
