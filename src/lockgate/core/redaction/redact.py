@@ -284,12 +284,16 @@ class _TracedReading:
                 continue
             start, end = match.span()
             pieces += self.text[done:start], plain
-            # In a run of codes of equal length each character stands for one code, else for the whole match.
-            step, rest = divmod(end - start, len(plain) or 1)
-            firsts = [start if rest else start + step * number for number in range(len(plain))]
-            size = end - start if rest else step
-            starts += [*self.starts[done:start], *(self.starts[at] for at in firsts)]
-            ends += [*self.ends[done:start], *(self.ends[at + size - 1] for at in firsts)]
+            starts += self.starts[done:start]
+            ends += self.ends[done:start]
+            if plain and (end - start) % len(plain) == 0:
+                # In a run of codes of equal length each character stands for one of them, else for the whole match.
+                step = (end - start) // len(plain)
+                starts += self.starts[start:end:step]
+                ends += self.ends[start + step - 1 : end : step]
+            else:
+                starts += [self.starts[start]] * len(plain)
+                ends += [self.ends[end - 1]] * len(plain)
             done = end
         if not pieces:
             return self

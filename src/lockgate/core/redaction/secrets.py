@@ -168,8 +168,8 @@ def find_by_rows(rows: Sequence[SecretRow], text: str, low: str, marks: frozense
     """Yield what the rows find, overlaps included; `marks` are their words that may be in the text."""
     for row in rows:
         if row.whole and (not row.marks or any(mark in low for mark in row.marks & marks)):
-            for match in row.pattern.finditer(text):
-                yield from _spans_of(row, match)
+            for found in row.pattern.finditer(text):
+                yield from _spans_of(row, found)
         elif not row.whole:
             done = 0
             for place in find_places(low, row.marks & marks):
