@@ -21,7 +21,7 @@ def indexed(text: str, scanner: Scanner) -> TextIndex:
 
 
 def sought(value: str, index: TextIndex) -> list[Candidate]:
-    return find_candidates(Leaf("note", value), index.words)
+    return find_candidates(Leaf("note", value), set(index.words))
 
 
 def ample() -> WorkBudget:
@@ -52,7 +52,7 @@ def test_a_text_remembers_so_many_orders(scanner: Scanner) -> None:
 
 def of_one_reading(index: TextIndex) -> Index:
     session = Index()
-    session.add(IndexedReading(0, "b0001", "web:x", index, index.words))
+    session.add(IndexedReading(0, "b0001", "web:x", index))
     return session
 
 

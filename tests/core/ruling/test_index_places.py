@@ -30,43 +30,15 @@ def plainly(index: TextIndex, candidate: Candidate) -> list[int]:
     """Where the words of a candidate follow each other: for each such place, where it begins."""
     found = [(match[0], match.start()) for match in re.finditer(rb"[^ ]+", index.prepared.translate(orders.WORD_BYTES))]
     words, starts = [word for word, _ in found], [start for _, start in found]
-    if candidate.is_grouped_number:
-        solid = [start + at for word, start in found for at in range(len(word))]
-        return [solid[at] for at in _occurrences(b"".join(words), candidate.needle)]
-    count, number = len(candidate.words), candidate.words.index(candidate.rarest)
-    if candidate.rarest.isascii():
-        wanted = list(candidate.words)
-        return [starts[at] for at in range(len(words)) if words[at : at + count] == wanted]
-    return [
-        starts[at] + inside if not number else starts[at - number] + len(words[at - number]) - len(candidate.words[0])
-        for at, word in enumerate(words)
-        for inside in _occurrences(word, candidate.rarest)
-        if _stands_openly(words[max(0, at - number) : at - number + count], candidate, number, inside)
-    ]
-
-
-def _occurrences(text: bytes, part: bytes) -> list[int]:
-    return [match.start() for match in re.finditer(re.escape(part), text)]
-
-
-def _stands_openly(words: list[bytes], candidate: Candidate, number: int, inside: int) -> bool:
-    """Whether a candidate of a script without spaces stands in these words, of which the ends may be longer."""
     wanted = list(candidate.words)
-    if len(words) != len(wanted):
-        return False
-    for at, (word, want) in enumerate(zip(words, wanted, strict=True)):
-        part = word[inside : inside + len(want)] if at == number else word
-        if at == number and at and inside:
-            return False
-        if at == number and at < len(wanted) - 1 and len(word) != inside + len(want):
-            return False
-        if at != number and at == 0:
-            part = word[-len(want) :]
-        elif at != number and at == len(wanted) - 1:
-            part = word[: len(want)]
-        if part != want:
-            return False
-    return True
+    if candidate.needle.startswith(b" "):
+        return [starts[at] for at in range(len(words)) if words[at : at + len(wanted)] == wanted]
+    # A part of a text without its gaps, or with one blank for each: where each of its letters stands.
+    gap = b"" if candidate.is_grouped_number else b" "
+    places = [start + at for word, start in found for at in range(len(word) + len(gap))]
+    first, rest = (b"".join(wanted), b"") if candidate.is_grouped_number else (wanted[0], gap.join([b"", *wanted[1:]]))
+    pattern = rb"%b(?=%b)" % (re.escape(first), re.escape(rest))
+    return [places[match.start()] for match in re.finditer(pattern, gap.join(words))]
 
 
 @pytest.mark.parametrize("words", WORDS, ids=["overlaps", "endings", "numbers", "unspaced"])

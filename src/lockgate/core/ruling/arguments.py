@@ -110,6 +110,7 @@ def sink_from_argument(argument: str) -> str:
     return ""
 
 
+@lru_cache(maxsize=4096)
 def argument_words(argument: str) -> tuple[str, ...]:
     """Return the words of an argument's own name: for `items[0].file_path` these are `file` and `path`."""
     return tool_words(re.sub(r"\[\d+\]", "", argument).rpartition(".")[2])

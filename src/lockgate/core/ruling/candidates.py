@@ -7,7 +7,8 @@ it is folded: lower case, no punctuation, quoting or wrapping.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import NamedTuple
 
@@ -16,28 +17,25 @@ from lockgate.core.ruling.targets import BYTE_PATTERNS as _B
 from lockgate.core.ruling.targets import PATTERNS as _P
 from lockgate.core.ruling.targets import domain_of, host_from_value, is_shared
 from lockgate.core.tables import read_sections
-from lockgate.core.text.imperatives import WORD_BYTES, prepare
+from lockgate.core.text.imperatives import prepare, split_words
 
 # A text longer than any address, name or command: nothing repeats it as a whole.
 MAX_VALUE = 400
 STOP_WORDS = frozenset(" ".join(read_sections(__package__, "common_values.txt")["stop words"]).encode().split())
-_MAX_GROUPED = 48
-HOST = re.compile(rb"(?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,24}")
-_MAX_ADDRESSES = 64
+_MAX_ADDRESSES, _MAX_GROUPED = 64, 48
 _PLACES_ON_PAGE = frozenset({"selector", "xpath", "locator", "ref"})
 
 
 class Candidate(NamedTuple):
     """A piece of a leaf that is worth looking for.
 
-    `rarest` is the word of it that is looked for first, `needle` all its words with blanks around them.
+    `needle` is all its words; with blanks around them, unless they may be a part of what looks like a word.
     `is_grouped_number` marks a long number, which people write with or without gaps: it is looked for without any.
     """
 
     leaf: Leaf
     piece: bytes
     words: Sequence[bytes]
-    rarest: bytes
     needle: bytes
     is_number: bool = False
     is_plain_word: bool = False
@@ -58,8 +56,8 @@ class Candidate(NamedTuple):
         return self.needle in (folded.replace(b" ", b"") if self.is_grouped_number else folded)
 
 
-def find_candidates(leaf: Leaf, untrusted_words: Collection[bytes]) -> list[Candidate]:
-    """Return what to look for of a value, the whole of it first.
+def find_candidates(leaf: Leaf, known: AbstractSet[bytes]) -> list[Candidate]:
+    """Return what to look for of a value, the whole of it first; `known` are the words of the untrusted texts.
 
     A piece with a word that no untrusted text contains came from none of them, which rules most pieces out.
     """
@@ -68,15 +66,14 @@ def find_candidates(leaf: Leaf, untrusted_words: Collection[bytes]) -> list[Cand
         return []
     candidates: dict[bytes, Candidate] = {}
     for piece in dict.fromkeys(_pieces_of(leaf)):
-        words = piece.translate(WORD_BYTES).split()
-        unseen = [word for word in words if word not in untrusted_words]
+        words = split_words(piece)
         # In a script without spaces a value is a part of what looks like a word.
-        if not unseen or not any(word.isascii() for word in unseen):
-            candidate = _candidate_from_piece(leaf, piece, words)
+        is_part = not piece.isascii() and _B["unspaced"].search(piece) is not None
+        if known.issuperset(filter(bytes.isascii, words) if is_part else words):
+            candidate = _candidate_from_piece(leaf, piece, words, is_part=is_part)
         elif len(piece) < _MAX_GROUPED and _B["grouped"].search(piece):
             # A long number, which untrusted text may write with other gaps.
-            compact = b"".join(words)
-            candidate = Candidate(leaf, piece, words, compact, compact, is_grouped_number=True)
+            candidate = Candidate(leaf, piece, words, b"".join(words), is_grouped_number=True)
         else:
             continue
         if candidate is not None:
@@ -86,40 +83,42 @@ def find_candidates(leaf: Leaf, untrusted_words: Collection[bytes]) -> list[Cand
 
 def _pieces_of(leaf: Leaf) -> Iterator[bytes]:
     """Yield a value, and the addresses in it: of each all without its query, its host and its domain."""
-    if len(leaf.text) <= MAX_VALUE:
-        yield (whole := prepare(leaf.text.encode("utf-8", "ignore")))
+    text = leaf.text
+    has_mailbox = "@" in text
+    if len(text) <= MAX_VALUE:
+        yield (whole := prepare(text.encode("utf-8", "ignore")))
         # What stands before the first comma of a list: `/tmp/stage,-x`.
         yield whole.partition(b",")[0]
         # `eve+x` is `eve`.
-        yield re.sub(rb"\+[^@\s]{1,64}@", b"@", whole)
+        if has_mailbox:
+            yield re.sub(rb"\+[^@\s]{1,64}@", b"@", whole)
     # Most prose has none of these, and the pattern tries every letter of it.
-    may_have_address = "/" in leaf.text or "@" in leaf.text or "www." in leaf.text.lower()
-    for match in islice(_P["address in text"].finditer(leaf.text if may_have_address else ""), _MAX_ADDRESSES):
+    may_have_address = has_mailbox or "/" in text or "www." in text.lower()
+    for match in islice(_P["address in text"].finditer(text if may_have_address else ""), _MAX_ADDRESSES):
         yield prepare(match[0].rstrip(".:!?").encode("utf-8", "ignore"))
     # All colleagues share the domain of a mailbox.
-    host = "" if "@" in leaf.text or len(leaf.text) > MAX_VALUE else host_from_value(leaf.text)
-    if HOST.fullmatch(folded := host.encode("utf-8", "ignore")) and not is_shared(domain := domain_of(folded)):
-        yield from (folded, domain)
+    if "." in text and not has_mailbox and len(text) <= MAX_VALUE:
+        host = host_from_value(text).encode("utf-8", "ignore")
+        if _B["host"].fullmatch(host) and not is_shared(domain := domain_of(host)):
+            yield from (host, domain)
 
 
-def _candidate_from_piece(leaf: Leaf, piece: bytes, words: list[bytes]) -> Candidate | None:
+def _candidate_from_piece(leaf: Leaf, piece: bytes, words: list[bytes], *, is_part: bool) -> Candidate | None:
     """Return a piece as a candidate, unless it is made of words that stand in every text."""
     if not words:
         return None
-    needle = b" %b " % b" ".join(words)
-    with_digit = [word for word in words if not word.isalpha() and _B["has digit"].search(word)]
-    # The blanks are one more than the words.
-    is_short = len(needle) < 12 and len(needle) - len(words) < 7
-    is_number = bool(with_digit) and is_short and _B["number"].match(piece) is not None
-    is_plain = (len(words) == 1 and _is_letters_only(piece, leaf.argument)) or _B["date"].match(piece) is not None
+    needle = b" ".join(words)
+    is_short = len(needle) < 10 and len(needle) - len(words) < 5
+    has_digit = any(not word.isalpha() and _B["has digit"].search(word) for word in words)
+    is_number = is_short and has_digit and _B["number"].match(piece) is not None
+    is_plain = (len(words) == 1 and _is_letters_only(leaf, piece)) or _B["date"].match(piece) is not None
     # A number counts at any length; a word needs some.
-    if not is_number and (len(needle) < 5 or STOP_WORDS.issuperset(words)):
+    if not is_number and (len(needle) < 3 or STOP_WORDS.issuperset(words)):
         return None
-    rarest = (with_digit or [max(words, key=len)])[0]
-    return Candidate(leaf, piece, words, rarest, needle if rarest.isascii() else needle.strip(), is_number, is_plain)
+    return Candidate(leaf, piece, words, needle if is_part else b" %b " % needle, is_number, is_plain)
 
 
-def _is_letters_only(piece: bytes, argument: str) -> bool:
+def _is_letters_only(leaf: Leaf, piece: bytes) -> bool:
     """Return whether a piece is one word of letters; beyond ASCII, in a script that puts blanks between words.
 
     There, one that says where the call goes stays telling: a plain word counts only beside the tool's English verb,
@@ -128,4 +127,4 @@ def _is_letters_only(piece: bytes, argument: str) -> bool:
     if piece.isascii():
         return piece.isalpha()
     is_spaced = _P["spaced word"].fullmatch(piece.decode("utf-8", "replace")) is not None
-    return is_spaced and not sink_from_argument(argument)
+    return is_spaced and not sink_from_argument(leaf.argument)

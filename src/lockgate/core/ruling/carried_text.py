@@ -377,7 +377,7 @@ class _DerivationSearch:
         self._budget.take()
         for reading in (self._latest, *self._foreign):
             # The longest word first: most texts do not have it.
-            if longest in reading.words and all(word in reading.words for word in run):
+            if longest in reading.text.words and all(map(reading.text.words.__contains__, run)):
                 text = reading.text.folded
                 if self._budget.take_pass(len(text)) and needle in text:
                     return None if needle in self._context.goal.folded else reading

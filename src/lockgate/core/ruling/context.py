@@ -318,7 +318,7 @@ class Context:
     def _index_untrusted(self, position: int, block: Block) -> None:
         scan, indexes = self.analyse(block.content, block.digest)
         for index in indexes:
-            self.index.add(IndexedReading(position, block.id, block.source, index, index.words))
+            self.index.add(IndexedReading(position, block.id, block.source, index))
         noted: set[str] = set()
         notes = {Scope.AGENT: self.alarms, Scope.RELATED: self.broad}
         for part in scan.parts:

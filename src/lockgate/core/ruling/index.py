@@ -8,8 +8,10 @@ costs the steps that it took, so that another process, which remembers nothing, 
 from __future__ import annotations
 
 import re
+from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -27,8 +29,8 @@ CHUNK = 2048
 _OVERLAP = 128
 # How far behind a verb its object may stand, and how far behind it its cue may end.
 _BEHIND_VERB, _CUE_END = 96, 12
-# Steps for cutting a sentence out of a text, and for looking for a cue beside a verb.
-SENTENCE_STEPS, _CUE_STEPS, _INSIDE_STEPS = 48, 16, 4
+# Steps for cutting a sentence out of a text, for looking for a cue beside a verb, and for one place of a value.
+SENTENCE_STEPS, _CUE_STEPS, _PLACE_STEPS = 48, 16, 1
 # Asking whether a reading has a word takes as long as reading so many bytes.
 _BYTES_PER_READING = 256
 _WORD = re.compile(rb"[a-z0-9\x80-\xff]+")
@@ -45,75 +47,49 @@ class TextIndex:
         # A dictionary and not a set: the garbage collector visits every word of a set, and skips this.
         self.words = dict.fromkeys(split_words(self.prepared))
         self._scanner = scanner
-        # The words in their order, and the numbers that each has there; made when a value is first looked for.
-        self._listed: list[bytes] = []
-        self._numbers: dict[bytes, list[int]] = {}
-        self._starts: list[int] = []
+        # By the gap between words: all words joined, and where each begins there. Made when a value is looked for.
+        self._joined: dict[bytes, tuple[bytes, array[int]]] = {}
         self._cues: dict[int, list[int]] = {}
         self._orders: dict[int, Order] = {}
 
-    @property
-    def starts(self) -> list[int]:
+    @cached_property
+    def _starts(self) -> array[int]:
         """Where each word of the text begins."""
-        if not self._starts:
-            self._starts = [match.start() for match in _WORD.finditer(self.prepared)]
-        return self._starts
+        return array("L", (match.start() for match in _WORD.finditer(self.prepared)))
 
     @property
     def folded(self) -> bytes:
         """The words of the text with a single blank around each."""
-        return b" %b " % b" ".join(self._listed or split_words(self.prepared))
+        return self._join(b" ")[0]
+
+    def _join(self, gap: bytes) -> tuple[bytes, array[int]]:
+        if gap not in self._joined:
+            words = split_words(self.prepared)
+            begins = array("L", accumulate((len(word) + len(gap) for word in words), initial=len(gap)))
+            self._joined[gap] = gap + gap.join(words) + gap, begins[:-1]
+        return self._joined[gap]
 
     def find(self, candidate: Candidate, budget: WorkBudget) -> list[Span]:
         """Return where a candidate stands in this text, front to back, whatever gaps are between its words."""
-        if not self._numbers:
-            self._listed = split_words(self.prepared)
-            for number, word in enumerate(self._listed):
-                self._numbers.setdefault(word, []).append(number)
-        words, rarest = candidate.words, candidate.rarest
-        if candidate.is_grouped_number or not rarest.isascii():
-            # In a script without spaces a value is a part of what looks like a word.
-            budget.take_pass(2 * len(self.prepared))
-            spans = self._find_inside(candidate, budget)
-        elif all(map(self.words.__contains__, words)):
-            spans = self._find_words(list(words), budget)
-        else:
-            return []
-        if len(spans) > MAX_PLACES:
-            budget.exhaust()
-        return spans[:MAX_PLACES]
-
-    def _find_words(self, words: list[bytes], budget: WorkBudget) -> list[Span]:
-        """Return the spans of words that follow each other."""
-        # The word that is rarest here: others may stand in the text a thousand times.
-        anchor = min(words, key=lambda word: len(self._numbers[word]))
-        before, last, listed = words.index(anchor), len(words) - 1, self._listed
-        spans: list[Span] = []
-        for number in self._numbers[anchor]:
-            if not budget.take() or len(spans) > MAX_PLACES:
-                break
-            first = number - before
-            if first >= 0 and listed[first : first + last + 1] == words:
-                budget.take()
-                spans.append((self.starts[first], self.starts[first + last] + len(words[last])))
-        return spans
-
-    def _find_inside(self, candidate: Candidate, budget: WorkBudget) -> list[Span]:
-        """Return the spans of a value that may begin and end inside words; a number may have any gaps."""
-        needle, is_grouped = candidate.needle, candidate.is_grouped_number
-        gap, step = (b"", len(needle)) if is_grouped else (b" ", len(candidate.words[0]))
-        joined = gap.join(self._listed)
-        ends = list(accumulate(len(word) + len(gap) for word in self._listed)) if needle in joined else []
+        budget.take_pass(len(self.prepared))
+        # A number may have any gaps, or none.
+        joined, begins = self._join(b"" if candidate.is_grouped_number else b" ")
+        needle = candidate.needle.strip()
+        step = len(needle) if candidate.is_grouped_number else len(candidate.words[0])
 
         def place(byte: int) -> int:
-            number = bisect_right(ends, byte)
-            return self.starts[number] + byte - (ends[number - 1] if number else 0)
+            number = bisect_right(begins, byte) - 1
+            return self._starts[number] + byte - begins[number]
 
         spans: list[Span] = []
-        at = joined.find(needle)
-        while at >= 0 and budget.take(_INSIDE_STEPS) and len(spans) <= MAX_PLACES:
-            spans.append((place(at), place(at + len(needle) - 1) + 1))
-            at = joined.find(needle, at + step)
+        edge = candidate.needle.startswith(b" ")
+        at = joined.find(candidate.needle)
+        while at >= 0 and budget.take(_PLACE_STEPS):
+            if len(spans) == MAX_PLACES:
+                budget.exhaust()
+                break
+            spans.append((place(at + edge), place(at + edge + len(needle) - 1) + 1))
+            at = joined.find(candidate.needle, at + step)
         return spans
 
     def span_in_block(self, start: int, end: int, budget: WorkBudget) -> Span:
@@ -198,7 +174,6 @@ class IndexedReading(NamedTuple):
     block: str
     source: str
     text: TextIndex
-    words: dict[bytes, None]
 
 
 class Places(NamedTuple):
@@ -241,13 +216,16 @@ class Index:
     def __init__(self) -> None:
         self.readings: list[IndexedReading] = []
         self.words: set[bytes] = set()
+        # How many bytes all readings have.
+        self.size = 0
         # By tool, how many readings were asked, the orders that they hold for it, and what finding them cost.
         self._tools: dict[str, tuple[int, list[tuple[IndexedReading, Order]], int]] = {}
 
     def add(self, reading: IndexedReading) -> None:
         """Take in a reading of the latest block."""
         self.readings.append(reading)
-        self.words.update(reading.words)
+        self.words.update(reading.text.words)
+        self.size += len(reading.text.prepared)
 
     def has_words(self, text: str) -> bool:
         """Return whether the readings together have all words of a text."""
@@ -256,13 +234,13 @@ class Index:
     def find(self, candidate: Candidate, budget: WorkBudget, first: int = 0) -> Iterator[Places]:
         """Yield the readings that hold a candidate, from the block at this position on."""
         budget.take_pass(len(self.readings) * _BYTES_PER_READING)
-        holding: Iterable[IndexedReading] = self.readings
-        if not candidate.is_grouped_number and candidate.rarest.isascii():
-            # Numbers are everywhere, so the longest word is asked for as well before a text is.
-            rarest, longest = candidate.rarest, max(candidate.words, key=len)
-            holding = (held for held in self.readings if rarest in held.words and longest in held.words)
-        for reading in holding:
-            if reading.position >= first and not budget.is_spent and (spans := reading.text.find(candidate, budget)):
+        # A number in groups and a value in a script without spaces are parts of what looks like a word.
+        words = candidate.words if candidate.needle.startswith(b" ") else ()
+        for reading in self.readings:
+            # Most readings do not have all the words.
+            if reading.position < first or not all(map(reading.text.words.__contains__, words)):
+                continue
+            if not budget.is_spent and (spans := reading.text.find(candidate, budget)):
                 yield Places(reading, spans)
 
     def find_tool_orders(
@@ -273,7 +251,7 @@ class Index:
         budget.take(steps)
         left, more = budget.left, []
         for reading in self.readings[asked:]:
-            words = reading.words.keys()
+            words = reading.text.words.keys()
             if not words.isdisjoint(verbs) and not words.isdisjoint(objects):
                 more += [(reading, order) for order in reading.text.find_orders_by_verb(verbs, objects, budget)]
             if len(orders) + len(more) >= MAX_TOOL_ORDERS:

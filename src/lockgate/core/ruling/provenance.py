@@ -83,8 +83,7 @@ class Lookup:
         self._tool, self._first, self._delegated, self._only_requests = tool, first, delegated, only_requests
         self._verbs, self._objects = intent_of(tool)
         self._is_asked_for = context.goal.asks_for_tool(tool)
-        size = sum([len(reading.text.prepared) for reading in context.readings])
-        self.budget = WorkBudget(size + sum([len(leaf.text) for leaf in leaves]))
+        self.budget = WorkBudget(context.index.size + sum([len(leaf.text) for leaf in leaves]))
         # Every place where a value stands, those in orders first.
         self._ordered: list[Origin] = []
         self._origins: list[Origin] = []

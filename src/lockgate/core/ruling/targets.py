@@ -89,11 +89,10 @@ def _host_of_url(match: re.Match[str]) -> str:
 
 def host_from_value(text: str) -> str:
     """Return the host of a value that is one address, with or without its scheme; empty when it is none."""
-    match = URL.match(text.strip())
-    if match:
+    text = text.strip()
+    if match := URL.match(text):
         return _host_of_url(match)
-    authority = re.split(r"[/?#\s]", text.strip().removeprefix("//"), maxsplit=1)[0]
-    host = host_and_port(authority)[0].lower()
+    host = host_and_port(re.split(r"[/?#\s]", text.removeprefix("//"), maxsplit=1)[0])[0].lower()
     return host if is_host_like(host) or is_local_host(host) or re.fullmatch(r"\d+(?:\.\d+){3}", host) else ""
 
 
@@ -101,14 +100,28 @@ def find_addresses_by_shape(text: str) -> list[Seen]:
     """Return the addresses of a short value that is one address or a list of them; none for a longer text or prose."""
     if len(text) > MAX_SHORT or not text:
         return []
-    whole = _address_from_part(text, 0)
-    if whole is not None:
-        return [whole]
-    if "," not in text and ";" not in text:
-        return []
-    parts = list(re.finditer(r"[^,;]+", text))
-    seen = [_address_from_part(part[0], part.start()) for part in parts]
+    seen = [_address_from_part(text, 0)]
+    if seen == [None]:
+        seen = [_address_from_part(part[0], part.start()) for part in re.finditer(r"[^,;]+", text)]
     return [each for each in seen if each is not None] if all(seen) else []
+
+
+def _address_from_part(text: str, at: int) -> Seen | None:
+    whole = text.strip()
+    value = whole[account_start(whole) :]
+    compact = re.sub(r"[ -]", "", value)
+    if email := _P["named email"].fullmatch(value):
+        shape, target = Shape.EMAIL, email[1] or email[2]
+    elif URL.match(value) and not re.search(r"\s", value):
+        shape, target = Shape.HOST, host_from_value(value)
+    elif phone := _P["phone"].fullmatch(value):
+        shape, target = Shape.PHONE, phone[1]
+    elif (len(compact) > 12 and _P["card"].fullmatch(value)) or _P["iban"].fullmatch(compact) or is_wallet(value):
+        shape, target = Shape.ACCOUNT, compact
+    else:
+        return None
+    end = at + text.find(whole) + len(whole)
+    return Seen(shape, target, end - len(value), end)
 
 
 def find_mailboxes(text: str) -> list[Seen]:
@@ -133,27 +146,6 @@ def account_start(text: str) -> int:
     return match.end() if match else 0
 
 
-def _address_from_part(text: str, at: int) -> Seen | None:
-    stripped = text.strip()
-    start = at + text.find(stripped) + account_start(stripped)
-    end = at + text.find(stripped) + len(stripped)
-    stripped = stripped[account_start(stripped) :]
-    email = _P["named email"].fullmatch(stripped)
-    if email:
-        return Seen(Shape.EMAIL, email[1] or email[2], start, end)
-    url = URL.match(stripped)
-    if url and not re.search(r"\s", stripped):
-        return Seen(Shape.HOST, host_from_value(stripped), start, end)
-    phone = _P["phone"].fullmatch(stripped)
-    if phone:
-        return Seen(Shape.PHONE, phone[1], start, end)
-    compact = re.sub(r"[ -]", "", stripped)
-    is_card = len(compact) > 12 and _P["card"].fullmatch(stripped)
-    if is_card or _P["iban"].fullmatch(compact) or is_wallet(stripped):
-        return Seen(Shape.ACCOUNT, compact, start, end)
-    return None
-
-
 # ---------------------------------------------------------------------------------------------------------------
 # Whose an address is, and what it looks like
 
@@ -163,7 +155,7 @@ _SHARED, _TENANTS, _PROVIDERS = (
 )
 # Shorter names look alike by chance.
 _MIN_NAME = 5
-_SAME_LETTERS = str.maketrans("015i", "olsl", ".- ")
+_ALIKE_IN_MAILBOXES, _SAME_LETTERS = str.maketrans("015", "ols"), str.maketrans("015i", "olsl", ".- ")
 _ANY_SCRIPT = frozenset({"compat"})
 
 
@@ -190,17 +182,15 @@ def find_alike(target: str, known: str) -> str:
     """
     addresses = _addresses_by_look(known)
     for name in _addresses_in(target.lower()):
-        local, _, host = name.rpartition("@")
-        domain = domain_of(host.encode()).decode()
-        for look, part in ((_join_letters(name), name), (_look_of_name(domain), domain), (_look_of_name(host), host)):
-            other = addresses.get(look, "") if look else ""
-            other_domain = domain_of(other.rpartition("@")[2].encode()).decode()
+        host = name.rpartition("@")[2]
+        domain = _domain_of(host)
+        for look, part in zip(_looks_of(name), (name, host, domain), strict=True):
+            other = addresses.get(look, part)
             # A platform reads some hosts with dots and with hyphens.
             is_same = not is_open_to_all(domain.encode()) or other.replace("-", ".") == part.replace("-", ".")
-            is_same_owner = part is not name and domain == other_domain and is_same
-            if not other or other == part or is_same_owner:
-                continue
-            if len(local if part is name else domain.partition(".")[0]) >= _MIN_NAME:
+            is_same_owner = part is not name and is_same and domain == _domain_of(other.rpartition("@")[2])
+            label = name.rpartition("@")[0] if part is name else domain.partition(".")[0]
+            if other != part and not is_same_owner and len(label) >= _MIN_NAME:
                 return other
     return ""
 
@@ -209,8 +199,7 @@ def find_alike(target: str, known: str) -> str:
 def _addresses_by_look(known: str) -> dict[str, str]:
     addresses: dict[str, str] = {}
     for name in _addresses_in(known):
-        host = name.rpartition("@")[2]
-        for look in (_join_letters(name), _look_of_name(host), _look_of_name(domain_of(host.encode()).decode())):
+        for look in _looks_of(name):
             addresses.setdefault(look, name)
     return addresses
 
@@ -229,10 +218,18 @@ def _decode_label(label: re.Match[bytes]) -> bytes:
         return label[0]
 
 
-def _look_of_name(host: str) -> str:
-    return _P["doubled"].sub(r"\1", _join_letters(host.translate(_SAME_LETTERS)))
+def _domain_of(host: str) -> str:
+    return domain_of(host.encode()).decode()
+
+
+def _looks_of(name: str) -> tuple[str, str, str]:
+    """Return what a mailbox or host looks like: the whole letter by letter, its host, and its domain."""
+    host = name.rpartition("@")[2]
+    names = (part.translate(_SAME_LETTERS) for part in (host, _domain_of(host)))
+    one, other = (_P["doubled"].sub(r"\1", _join_letters(part)) for part in names)
+    return _join_letters(name), one, other
 
 
 def _join_letters(name: str) -> str:
     folded = fold_to_latin(name, _ANY_SCRIPT) if not name.isascii() else name
-    return folded.translate(str.maketrans("015", "ols")).replace("rn", "m").replace("vv", "w").replace("cl", "d")
+    return folded.translate(_ALIKE_IN_MAILBOXES).replace("rn", "m").replace("vv", "w").replace("cl", "d")
