@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import NamedTuple
 
@@ -56,7 +55,7 @@ class Candidate(NamedTuple):
         return self.needle in (folded.replace(b" ", b"") if self.is_grouped_number else folded)
 
 
-def find_candidates(leaf: Leaf, known: AbstractSet[bytes]) -> list[Candidate]:
+def find_candidates(leaf: Leaf, known: set[bytes]) -> list[Candidate]:
     """Return what to look for of a value, the whole of it first; `known` are the words of the untrusted texts.
 
     A piece with a word that no untrusted text contains came from none of them, which rules most pieces out.
@@ -69,7 +68,7 @@ def find_candidates(leaf: Leaf, known: AbstractSet[bytes]) -> list[Candidate]:
         words = split_words(piece)
         # In a script without spaces a value is a part of what looks like a word.
         is_part = not piece.isascii() and _B["unspaced"].search(piece) is not None
-        if known.issuperset(filter(bytes.isascii, words) if is_part else words):
+        if known.issuperset([word for word in words if word.isascii() or not is_part]):
             candidate = _candidate_from_piece(leaf, piece, words, is_part=is_part)
         elif len(piece) < _MAX_GROUPED and _B["grouped"].search(piece):
             # A long number, which untrusted text may write with other gaps.

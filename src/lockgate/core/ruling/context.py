@@ -36,9 +36,8 @@ from lockgate.core.vocabulary import (
     default_trust,
 )
 
-# Tools of which a result may still come, how much of what a call was given is kept, and how much of each of the user's
-# texts is read for what it hands over.
-_MAX_AWAITED, _MAX_ASKED, _MAX_ASKED_TEXT = 256, 2_000, 8_000
+# Tools of which a result may still come, and how much of what a call was given is kept.
+_MAX_AWAITED, _MAX_ASKED = 256, 2_000
 # The short arguments of so many calls of a tool are kept: results of calls that run side by side come in any order.
 _MAX_SIDE_BY_SIDE, _MAX_SOUGHT, _MAX_SOUGHT_TEXT = 4, 8, 120
 
@@ -148,8 +147,6 @@ class Context:
         self.goal.add(data, asks=asks, vetted=is_vetted)
         # What a person accepted of an MCP tool is its description, which orders nothing.
         self.has_vetted_text = self.has_vetted_text or (is_vetted and not asks and not block.source.startswith("mcp:"))
-        if asks:
-            self.goal.hear(content[:_MAX_ASKED_TEXT])
         return block
 
     def _join_to_call(self, block: Block) -> None:

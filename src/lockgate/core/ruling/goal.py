@@ -21,9 +21,8 @@ from lockgate.core.tables import read_rows, read_table
 from lockgate.core.text.imperatives import prepare, split_words
 from lockgate.core.vocabulary import Effect, Severity
 
-# A goal is as long as its user likes; wishes stand in its first pages.
-_MAX_GOAL = 20_000
-_MAX_NAMES = 64
+# A goal is as long as its user likes: wishes stand in its first pages, and what it names or hands over before that.
+_MAX_GOAL, _MAX_ASKED, _MAX_NAMES = 20_000, 8_000, 64
 
 TABLE = ("lockgate.core.ruling", "goal.tbl")
 HANDS_OVER = (*TABLE, "hands-over", ("language", "pattern"))
@@ -53,15 +52,21 @@ _WORD = re.compile(r"[^\W_]+")
 _WRITTEN_OUT = str.maketrans({"\u2019": "'", "$": " dollar ", "\u20ac": " euro ", "\u00a3": " pound "})
 
 
+def _sentences(text: str) -> list[str]:
+    """Return the sentences in the first pages of a text, each with the marks at its end."""
+    text = text[:_MAX_GOAL]
+    ends = [match.end() for match in _P["sentence end"].finditer(text)]
+    parts = (text[start:end].strip() for start, end in zip([0, *ends], [*ends, len(text)], strict=True))
+    return [part for part in parts if part]
+
+
 def wishes_in(text: str) -> str:
     """Return the words of a text in lower case, a line for each sentence, without what it forbids or only asks about.
 
     Nothing, where all that the text does is to ask questions.
     """
-    lower = text[:_MAX_GOAL].lower().translate(_WRITTEN_OUT)
-    ends = [match.end() for match in _P["sentence end"].finditer(lower)] + [len(lower)]
-    sentences = [part for start, end in zip([0, *ends], ends, strict=False) if (part := lower[start:end].strip())]
-    if all(_PATTERNS["question"].match(sentence) for sentence in sentences):
+    sentences = _sentences(text.lower().translate(_WRITTEN_OUT))
+    if all(map(_PATTERNS["question"].match, sentences)):
         return ""
     wished = (_PATTERNS["whether"].sub(" ", _PATTERNS["forbidden"].sub(" ", sentence)) for sentence in sentences)
     return "".join(f" {' '.join(words)} \n" for words in map(_WORD.findall, wished) if words)
@@ -106,11 +111,9 @@ for _about, _phrases in read_table("lockgate.core.ruling.effects", "tools.tbl", 
 
 def names_other_protection(wishes: str, act: str) -> bool:
     """Return whether wishes speak of something that protects, and an act of something else that does: alerts, logs."""
-    act = f" {' '.join(_WORD.findall(act.lower()))} "
-    wished, switched = (
-        {name for name, phrases in _PROTECTIONS.items() if _pattern_of_phrases(phrases).search(text)}
-        for text in (wishes, act)
-    )
+    texts = wishes, f" {' '.join(_WORD.findall(act.lower()))} "
+    names = [(name, _pattern_of_phrases(phrases)) for name, phrases in _PROTECTIONS.items()]
+    wished, switched = ({name for name, pattern in names if pattern.search(text)} for text in texts)
     # An alarm that is to be off may also be quiet for a while; a wish for quiet names no alarm.
     wished |= {"quiet"} if "alerts" in wished else set()
     return bool(wished) and bool(switched) and wished.isdisjoint(switched)
@@ -187,15 +190,12 @@ class Goal:
             text = data.decode("utf-8", "replace")
             self.wishes += wishes_in(text)
             self.forbidden_kinds = forbidden_after(text, self.forbidden_kinds)
-
-    def hear(self, text: str) -> None:
-        """Take in the user's own text as it is written: it has names, and may hand a decision over."""
-        self.asked_text += text + "\n"
-        names = _P["proper name"].findall(self.asked_text)
-        self.proper_names = frozenset(name.lower().encode("utf-8", "ignore") for name in names)
-        # Of all amounts only one right behind the verb is the sum to pay.
-        texts = {"amount": "\n".join(_P["sum to pay"].findall(self.asked_text))}
-        self.slots = {slot: frozenset(values_of_slot(slot, texts.get(slot, self.asked_text))) for slot in SLOTS}
+            self.asked_text += text[:_MAX_ASKED] + "\n"
+            names = _P["proper name"].findall(self.asked_text)
+            self.proper_names = frozenset(name.lower().encode("utf-8", "ignore") for name in names)
+            # Of all amounts only one right behind the verb is the sum to pay.
+            texts = {"amount": "\n".join(_P["sum to pay"].findall(self.asked_text))}
+            self.slots = {slot: frozenset(values_of_slot(slot, texts.get(slot, self.asked_text))) for slot in SLOTS}
 
     @property
     def asks_to_answer(self) -> bool:
@@ -209,9 +209,9 @@ class Goal:
     def differs(self, slot: str, text: str) -> str:
         """Return a value that the user's words have for a slot, where a text has none of them but another one."""
         if slot == "payee":
-            names = {name.decode() for name in self.proper_names}
-            return min(names) if names and text.lower() not in names else ""
-        wished, values = self.slots.get(slot, frozenset()), set(values_of_slot(slot, text))
+            wished, values = frozenset(name.decode() for name in self.proper_names), {text.lower()}
+        else:
+            wished, values = self.slots.get(slot, frozenset()), set(values_of_slot(slot, text))
         return min(wished) if wished and values and wished.isdisjoint(values) else ""
 
     def asks_for_tool(self, tool: str) -> bool:
@@ -328,26 +328,23 @@ def intent_of(tool: str) -> tuple[frozenset[bytes], frozenset[bytes]]:
 VENDORED = re.compile(r"(?:^|[/\\\s:])(?:node_modules|site-packages|dist-packages|third[_-]party|vendor|\.venv)[/\\]")
 
 
-def _sentences_that(does: re.Pattern[str], goal: str) -> Iterator[str]:
-    """Yield the sentences of a goal in which this pattern is found."""
-    for match in _P["sentence"].finditer(goal[:_MAX_GOAL]):
-        sentence = match.group()
-        # A question wants to know what a source says, not to see it done.
-        is_question = sentence.rstrip().endswith(("?", "？", "؟")) and not _PATTERNS["polite"].match(sentence)
-        if not is_question and does.search(sentence):
-            yield sentence
-
-
 @lru_cache(maxsize=64)
+def _find_handing_over(goal: str) -> tuple[str, ...]:
+    """Return the sentences in which a goal hands a decision over; a question only wants to know what a source says."""
+    sentences = filter(_HANDS_OVER.search, _sentences(goal))
+    is_polite = _PATTERNS["polite"].match
+    return tuple(each for each in sentences if not each.endswith(("?", "\uff1f", "\u061f")) or is_polite(each))
+
+
 def hands_over(goal: str) -> bool:
     """Return whether a goal hands the decision to some text, whether or not it says to which."""
-    return any(_sentences_that(_HANDS_OVER, goal))
+    return bool(_find_handing_over(goal))
 
 
 @lru_cache(maxsize=64)
 def delegated_names(goal: str) -> frozenset[str]:
     """Return the telling words, in lower case, of the sentences in which a goal hands a decision over."""
-    sentences = _P["login in text"].sub("", "\n".join(_sentences_that(_HANDS_OVER, goal)))
+    sentences = _P["login in text"].sub("", "\n".join(_find_handing_over(goal)))
     words = _P["telling word"].findall(sentences)
     return frozenset(list(dict.fromkeys(word.lower() for word in words if _is_telling(word)))[:_MAX_NAMES])
 
@@ -360,13 +357,10 @@ def _is_telling(word: str) -> bool:
 
 def may_be_delegated(effect: Effect) -> bool:
     """Return whether this may be done because a source says so that the goal names."""
-    if effect.severity < Severity.REACHES_OUT or effect.kind in WIDENED_KINDS:
-        return True
-    # A program by its bare name is installed already.
-    if effect.kind == "runs-program" and "/" not in effect.target:
-        return True
-    # A channel of one's own workspace is no stranger's address.
-    return effect.kind == "sends-message" and effect.target.startswith("#")
+    # A program by its bare name is installed already, and a channel of one's own workspace is no stranger's address.
+    is_installed = effect.kind == "runs-program" and "/" not in effect.target
+    is_channel = effect.kind == "sends-message" and effect.target.startswith("#")
+    return effect.severity < Severity.REACHES_OUT or effect.kind in WIDENED_KINDS or is_installed or is_channel
 
 
 def is_delegated_to(names: frozenset[str], source: str, produced_by: str) -> bool:

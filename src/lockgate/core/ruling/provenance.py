@@ -11,24 +11,23 @@ being re-wrapped, quoted, escaped or dumped as YAML. Decoded readings of the tex
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import islice, takewhile
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
-from lockgate.core.ruling.arguments import Leaf, sink_from_argument
+from lockgate.core.ruling.arguments import Leaf, argument_words, sink_from_argument
 from lockgate.core.ruling.candidates import STOP_WORDS, Candidate, find_candidates
 from lockgate.core.ruling.context import Context
 from lockgate.core.ruling.effects.effect import KINDS, Effect
 from lockgate.core.ruling.effects.tool_arguments import ROLES, is_content, leaf_name
 from lockgate.core.ruling.goal import COMMON, SMALL_WORDS, hands_over, intent_of, is_word_for_kind
-from lockgate.core.ruling.index import IndexedReading, Places
+from lockgate.core.ruling.index import IndexedReading, Places, Span
 from lockgate.core.ruling.targets import BYTE_PATTERNS as _B
 from lockgate.core.ruling.targets import text_behind_accounts
-from lockgate.core.ruling.tool_risk import tool_words
 from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.tables import read_table
-from lockgate.core.text.imperatives import NOUN_VERBS, PLAIN_VERBS, WORD_BYTES, Order, prepare, split_words
+from lockgate.core.text.imperatives import NOUN_VERBS, PLAIN_VERBS, Order, fold_words, prepare, split_words
 from lockgate.core.vocabulary import Finding, Origin, Severity
 
 GROUPS = {
@@ -41,23 +40,21 @@ MAX_ORIGINS = 64
 _FEW_WORDS = 4
 # Steps for looking at one text that holds a value, and at what stands around one place.
 _ORIGIN_STEPS, _PLACE_STEPS = 24, 2
-_MAX_SHOWN, MAX_SENTENCE, _MAX_EXCERPT, _MAX_LINE = 120, 240, 160, 160
+_MAX_SHOWN, _MAX_SENTENCE, _MAX_EXCERPT, _MAX_LINE = 120, 240, 160, 160
 _MOST_LOOKED_UP, _SHORTEST_DICTATED, _SHORTEST_WRITTEN = 4, 8, 24
-# Without any of these a sentence of some length is hardly English.
-_ENGLISH = frozenset(b"the to of and is it for with at from this that please you your be".split())
 _ADDRESS_SINKS = ("recipient", "url", "account")
 # The verbs with which a text orders a request, whichever tool makes it.
 _REQUEST_VERBS = intent_of("web_fetch")[0] | {b"curl", b"get", b"wget"}
 # The strongest first. `owner` is a record of a person whom the user names, or the sender whom the user wants answered.
 STRENGTH = ("order", "text", "record", "owner", "nowhere")
+IN_ORDER, NEAR_ORDER = "origin:value-in-order", "origin:value-near-order"
 
 
 class Trace(NamedTuple):
-    """Who names a value, and where untrusted text does; the signal says which kind of order it stands in or beside."""
+    """Who names a value, where untrusted text does, and whether a sentence there gives it."""
 
     named_by: str
     origin: Origin | None = None
-    signal: str = ""
     is_told: bool = False
 
 
@@ -98,33 +95,27 @@ class Lookup:
         """Return who names a value, or the target of an effect, in untrusted text; nowhere, where the user does."""
         key = leaf, "" if effect is None else effect.kind
         if key not in self._traces:
-            self._traces[key] = self._trace(leaf, effect, addresses_only=addresses_only)
+            best = Trace("nowhere")
+            for candidate in find_candidates(leaf, self._index.words):
+                is_aimed = _is_addressed(candidate) or candidate.is_number
+                if not self.budget.is_spent and (is_aimed or not addresses_only):
+                    best = self._trace_candidate(candidate, effect, best)
+            self._traces[key] = best
         return self._traces[key]
 
     def has_traced(self, text: str) -> bool:
         """Return whether a value was looked for as the target of an effect."""
         return any(leaf.text == text and kind for leaf, kind in self._traces)
 
-    def _trace(self, leaf: Leaf, effect: Effect | None, *, addresses_only: bool) -> Trace:
-        best = Trace("nowhere")
-        for candidate in find_candidates(leaf, self._index.words):
-            if self.budget.is_spent:
-                break
-            is_aimed = candidate.is_address or sink_from_argument(leaf.argument) in _ADDRESS_SINKS
-            if not addresses_only or is_aimed or candidate.is_number:
-                best = self._trace_candidate(candidate, effect, best)
-        return best
-
     def _trace_candidate(self, candidate: Candidate, effect: Effect | None, best: Trace) -> Trace:
         """Return the stronger of a trace and what the texts say of one piece of a value."""
-        is_door = effect is not None and effect.severity is Severity.OPENS_A_DOOR
-        handed = frozenset() if is_door else self._delegated
-        known = self._is_known(candidate, effect)
+        handed = frozenset() if _is_door(effect) else self._delegated
+        known, argument = self._is_known(candidate, effect), candidate.leaf.argument
         seen: set[str] = set()
         for held in self._index.find(candidate, self.budget, self._first):
-            if not self.budget.take(_ORIGIN_STEPS) or self._is_echo(candidate, held, is_seen=bool(seen)):
+            block = held.reading.block
+            if not self.budget.take(_ORIGIN_STEPS) or (not seen and self._is_echo(candidate, block)):
                 continue
-            block, argument = held.reading.block, candidate.leaf.argument
             named_by, signal, order = "nowhere", "", None
             if not known and block not in handed:
                 named_by, signal, order = self._read_place(candidate, held, effect)
@@ -132,129 +123,110 @@ class Lookup:
                 continue
             seen.add(block)
             origin = self._origin(candidate, held, order, effect, known=known)
+            (self._ordered if signal else self._origins).append(origin)
             if signal:
-                self._ordered.append(origin)
                 rule = Finding(signal, argument, origin.start, origin.end, origin.how, origin.value)
                 self.signals.setdefault((signal, argument), rule)
-            else:
-                self._origins.append(origin)
             if STRENGTH.index(named_by) < STRENGTH.index(best.named_by):
-                is_told = effect is not None and is_in_sentence(candidate, held, self.budget)
-                best = Trace(named_by, origin, signal, is_told)
+                is_told = effect is not None and self._is_in_sentence(held)
+                best = Trace(named_by, origin, is_told)
         return best
 
     def _is_known(self, candidate: Candidate, effect: Effect | None) -> bool:
         """Return whether the user or a trusted text says a value."""
-        if effect is None:
-            return self._goal.contains_value(candidate, self.budget)
-        if effect.severity is Severity.OPENS_A_DOOR:
+        if effect is not None and _is_door(effect):
             is_said = not candidate.is_address and self._goal.says_all(split_words(candidate.piece))
             # `crontab` is what every order about a job says.
             return is_said or is_word_for_kind(effect.kind, candidate.leaf.text)
-        is_word = not re.search(rb"[./@]", candidate.piece)
-        return is_word and self._goal.contains_value(candidate, self.budget)
+        may_be_known = effect is None or not re.search(rb"[./@]", candidate.piece)
+        return may_be_known and self._goal.contains_value(candidate, self.budget)
 
-    def _is_echo(self, candidate: Candidate, held: Places, *, is_seen: bool) -> bool:
-        """Return whether a text only repeats what the agent's own call had carried, before any text named it."""
-        asked = self._context.produced_by.get(held.reading.block, "")
-        return not is_seen and bool(asked) and candidate.piece in prepare(asked.encode("utf-8", "ignore"))
+    def _is_echo(self, candidate: Candidate, block: str) -> bool:
+        """Return whether a text only repeats what the agent's own call had carried."""
+        asked = self._context.produced_by.get(block, "")
+        return bool(asked) and candidate.piece in prepare(asked.encode("utf-8", "ignore"))
 
     # --- one place
 
     def _read_place(self, candidate: Candidate, held: Places, effect: Effect | None) -> tuple[str, str, Order | None]:
         """Return what a place makes of a value, the signal, and the order."""
-        if effect is not None:
-            if effect.severity is Severity.OPENS_A_DOOR:
-                return self._read_place_of_door(candidate, held, effect)
-            carried = self._context.carried.get(held.reading.block)
-            if carried is not None and carried.is_firm and carried.is_ordered:
-                return "order", "", None
-            if self._is_telling(effect, candidate, held):
-                return self._read_place_of_aim(candidate, held, effect)
-        signal, order = self._signal_in_block(candidate, held)
-        return ("order" if signal else "nowhere"), signal, order
+        named_by, is_final = "nowhere", False
+        if effect is not None and not _is_door(effect):
+            named_by, is_final = self._read_record(candidate, held, effect)
+        signal, order = ("", None) if is_final else self._signal_in_block(candidate, held)
+        if signal:
+            return "order", signal, order
+        if effect is not None and _is_door(effect):
+            named_by = self._read_place_of_door(candidate, held, effect)
+        return named_by, "", None
 
-    def _read_place_of_aim(self, candidate: Candidate, held: Places, effect: Effect) -> tuple[str, str, Order | None]:
-        is_field, is_given = is_form_field(effect), effect.kind in GROUPS["given by owners"]
+    def _read_record(self, candidate: Candidate, held: Places, effect: Effect) -> tuple[str, bool]:
+        """Return whether a target stands in a sentence or a record, and whether its orders need not be read."""
+        carried = self._context.carried.get(held.reading.block)
+        if carried is not None and carried.is_firm and carried.is_ordered:
+            return "order", True
+        if not (candidate.is_distinctive or (effect.kind in GROUPS["package"] and _is_installed(held))):
+            # A plain word is hardly evidence that the target was taken from the text.
+            return "nowhere", False
+        is_given = effect.kind in GROUPS["given by owners"]
         if len(held.spans) > _MANY_PLACES and KINDS[effect.kind].by_target and not is_given:
             # The text is enough of a reason: a log with thousands of lines about a host need not be read for orders.
-            return "record", "", None
-        is_ordered = held.is_ordered(candidate, self.budget)
-        if is_field and next(held.reading.text.find_cues_near(held.spans), None) is not None:
-            # "Fill in the address of the record above": beside an order a record is a part of it.
-            is_ordered = True
-        named_by = "text" if is_in_sentence(candidate, held, self.budget) or is_ordered else "record"
-        if is_given or is_field:
-            if self._is_owner_named(candidate, held, effect, is_ordered=is_ordered):
-                return "owner", "", None
-        signal, order = self._signal_in_block(candidate, held)
-        return ("order" if signal else named_by), signal, order
+            return "record", True
+        # "Fill in the address of the record above": beside an order a record is a part of it.
+        is_beside = is_form_field(effect) and next(held.reading.text.find_cues_near(held.spans), None) is not None
+        is_ordered = is_beside or held.is_ordered(candidate, self.budget)
+        if is_given and self._is_owner_named(candidate, held, effect, is_ordered=is_ordered):
+            return "owner", True
+        return ("text" if is_ordered or self._is_in_sentence(held) else "record"), False
 
-    def _read_place_of_door(self, candidate: Candidate, held: Places, effect: Effect) -> tuple[str, str, Order | None]:
-        signal, order = self._signal_in_block(candidate, held)
-        if signal or held.is_ordered(candidate, self.budget):
-            return "order", signal, order
+    def _read_place_of_door(self, candidate: Candidate, held: Places, effect: Effect) -> str:
+        if held.is_ordered(candidate, self.budget):
+            return "order"
         may_be_told = candidate.is_distinctive and effect.kind not in GROUPS["file"]
-        is_handed = held.reading.block in self._context.find_delegated()
-        is_told = may_be_told and not is_handed and is_in_sentence(candidate, held, self.budget)
-        return ("text" if is_told else "nowhere"), "", None
-
-    def _is_telling(self, effect: Effect, candidate: Candidate, held: Places) -> bool:
-        """Return whether a place in a text is evidence that the target was taken from it; a plain word hardly is."""
-        if effect.kind not in GROUPS["package"] or not candidate.is_plain_word:
-            is_short_number = candidate.is_number and len(candidate.piece) < 6
-            return candidate.is_distinctive or (effect.kind in GROUPS["package"] and not is_short_number)
-        text = held.reading.text.prepared
-        return any(_B["installing"].search(text[max(0, at - _NEAR) : at]) for at, _ in held.spans[:64])
+        is_told = may_be_told and held.reading.block not in self._context.find_delegated()
+        return "text" if is_told and self._is_in_sentence(held) else "nowhere"
 
     def _signal_in_block(self, candidate: Candidate, held: Places) -> tuple[str, Order | None]:
         """Return the strongest thing that makes this value look ordered, and the sentence that orders it."""
-        sink = sink_from_argument(candidate.leaf.argument)
-        is_addressed = sink in _ADDRESS_SINKS or candidate.is_address
         weaker: tuple[str, Order | None] = ("", None)
         if candidate.is_number and len(held.spans) > _MANY_PLACES:
             return weaker
         for order, is_inside in held.find_orders(candidate, self.budget):
-            signal = self._signal_in_order(candidate, order, is_inside=is_inside, is_addressed=is_addressed)
-            if signal == "origin:value-in-order":
+            signal = self._signal_in_order(candidate, order, is_inside=is_inside)
+            if signal == IN_ORDER:
                 return signal, order
             if signal:
                 weaker = (signal, order)
-        is_unasked = candidate.is_distinctive and sink in ("recipient", "account") and not self._is_asked_for
-        if not weaker[0] and is_unasked and is_in_sentence(candidate, held, self.budget):
+        is_aimed = candidate.is_distinctive and sink_from_argument(candidate.leaf.argument) in ("recipient", "account")
+        if not weaker[0] and is_aimed and not self._is_asked_for and self._is_in_sentence(held):
             return "origin:unasked-recipient", None
         return weaker
 
-    def _signal_in_order(self, candidate: Candidate, order: Order, *, is_inside: bool, is_addressed: bool) -> str:
+    def _signal_in_order(self, candidate: Candidate, order: Order, *, is_inside: bool) -> str:
         """Return what one order in or beside which a value stands makes of the value; empty for nothing."""
-        has_verb = not self._verbs.isdisjoint(order.words)
+        has_verb, is_addressed = not self._verbs.isdisjoint(order.words), _is_addressed(candidate)
+        around = order.words if is_inside else order.words.union(order.reach.split())
         if candidate.is_number:
             # An order means a number if it has the tool's verb, and its object or the argument's name.
-            around = order.words if is_inside else order.words.union(order.reach.split())
-            named = (word.encode() for word in tool_words(candidate.leaf.argument.rpartition(".")[2]))
-            is_named = not around.isdisjoint(named)
-            is_meant = has_verb and (is_named or (is_inside and not self._objects.isdisjoint(around)))
-            return "origin:number-in-order" if is_meant else ""
+            named = {word.encode() for word in argument_words(candidate.leaf.argument)}
+            is_named = not around.isdisjoint(named | self._objects if is_inside else named)
+            return "origin:number-in-order" if has_verb and is_named else ""
         if candidate.is_plain_word:
             # In an order in another language the tool's English verb cannot stand; a name that the call goes to can.
-            is_ordered = has_verb or (is_addressed and _ENGLISH.isdisjoint(order.words))
-            return "origin:word-in-order" if is_inside and is_ordered else ""
-        return self._signal_of_identity(candidate, order, is_inside=is_inside, is_addressed=is_addressed)
-
-    def _signal_of_identity(self, candidate: Candidate, order: Order, *, is_inside: bool, is_addressed: bool) -> str:
-        """Return what one order makes of a value that is hardly in it by chance."""
+            return "origin:word-in-order" if is_inside and (has_verb or is_addressed) else ""
         # Where the user asked for the act, only an order that names it or an address may be about this call; for a call
         # that only follows a link, only one to follow links.
-        around = order.words if is_inside else order.words.union(order.reach.split())
         if self._is_asked_for and not is_addressed and (self._verbs | self._objects).isdisjoint(around):
             return ""
         if self._only_requests and (self._verbs | _REQUEST_VERBS).isdisjoint(order.words.difference(candidate.words)):
             return ""
-        if is_inside:
-            return "origin:value-in-order"
-        is_meant = order.points_away or not self._verbs.isdisjoint(order.words)
-        is_told = is_meant and (is_addressed or _B["distinctive"].search(candidate.piece))
-        return "origin:value-near-order" if is_told else ""
+        is_told = (order.points_away or has_verb) and (is_addressed or _B["distinctive"].search(candidate.piece))
+        return IN_ORDER if is_inside else NEAR_ORDER if is_told else ""
+
+    def _is_in_sentence(self, held: Places) -> bool:
+        """Return whether a text gives a value in a sentence, and not only in fields of records."""
+        places = takewhile(lambda _: self.budget.take(_PLACE_STEPS), held.spans)
+        return any(_is_in_prose(held.reading.text.prepared, place) for place in places)
 
     def _is_owner_named(self, candidate: Candidate, held: Places, effect: Effect, *, is_ordered: bool) -> bool:
         """Return whether a record gives the address of a person whom the user names, or the user wants it answered.
@@ -263,20 +235,29 @@ class Lookup:
         """
         goal, pays = self._goal, effect.kind == "pays"
         text = held.reading.text.prepared
-        places = [start for start, _ in islice(held.spans, _MAX_PLACES)]
+        places = held.spans[:_MAX_PLACES]
         may_be_answered = goal.asks_to_answer or (effect.kind == "sends-message" and not is_ordered)
-        if not pays and may_be_answered and any(_is_sender(text, at, candidate) for at in places):
+        if not pays and may_be_answered and any(_is_sender(text, place) for place in places):
             return True
         is_address = _B["has address"].search(candidate.piece) is not None
-        if is_ordered or (is_address and any(_is_in_prose(text, at, candidate) for at in places)):
+        if is_ordered or (is_address and any(_is_in_prose(text, place) for place in places)):
             # Anyone can write a sentence with a name that the user knows, and an address of his own.
             return False
-        owners = _find_owners(text, places, candidate, in_one_record=pays)
+        names = _B["local parts"].split(candidate.piece.partition(b"@")[0])
+        for at, _ in places:
+            names += _words_before(text, at, in_one_record=pays)
         # A word that every goal has names no one.
-        return not owners.isdisjoint(goal.proper_names if pays else goal.asked - COMMON)
+        known = goal.proper_names if pays else goal.asked - COMMON
+        return any(len(name) > 2 and not name.isdigit() and name in known for name in names)
 
     def _origin(
-        self, candidate: Candidate, held: Places, order: Order | None, effect: Effect | None, *, known: bool = False
+        self,
+        candidate: Candidate,
+        held: Places,
+        order: Order | None = None,
+        effect: Effect | None = None,
+        *,
+        known: bool = False,
     ) -> Origin:
         """Return the origin of a value, as the call writes it."""
         leaf, reading, sink = candidate.leaf, held.reading, "target"
@@ -288,7 +269,7 @@ class Lookup:
         start, end, is_written = held.find_span(candidate, exact.encode("utf-8", "ignore"), order, self.budget)
         how = leaf.how if reading.text.part.how == "raw" else reading.text.part.how
         how = "folded" if how == "exact" and not is_written else how
-        sentence = "" if order is None else sentence_of(reading, order)
+        sentence = "" if order is None else _sentence_of(reading, order)
         place = reading.block, reading.source, start, end, how
         return Origin(leaf.argument, exact[:_MAX_SHOWN], *place, sentence, sink, known)
 
@@ -305,26 +286,22 @@ class Lookup:
         for sought in self._context.looked_for.get(block, ()):
             listed = split_words(prepare(sought.encode("utf-8", "ignore")))
             words = {word for word in listed if len(word) > 3 and word not in self._goal.known} - STOP_WORDS
-            if not 0 < len(words) <= _MOST_LOOKED_UP:
-                continue
-            origins = [origin for word in sorted(words) for origin in self._orders_with(effect, word, block)]
-            # A text may be there in several readings: each word counts once.
-            blocks = Counter(held for held, _ in {(origin.block, origin.value) for origin in origins})
-            if (led := next((origin for origin in origins if blocks[origin.block] == len(words)), None)) is not None:
-                return led
+            # By block, the places before where the words stand in or beside an order, by word.
+            origins: defaultdict[str, dict[bytes, Origin]] = defaultdict(dict)
+            for word in sorted(words) if len(words) <= _MOST_LOOKED_UP else ():
+                leaf = Leaf(effect.argument, word.decode("utf-8", "ignore"))
+                for candidate in find_candidates(leaf, self._index.words)[:1]:
+                    for held in self._index.find(candidate, self.budget, self._first):
+                        reading = held.reading
+                        if reading.block in self._delegated or reading.position >= self._context.positions[block]:
+                            continue
+                        order = next((order for order, _ in held.find_orders(candidate, self.budget)), None)
+                        if order is not None and word not in origins[reading.block]:
+                            origins[reading.block][word] = self._origin(candidate, held, order, effect)
+            for by_word in origins.values():
+                if len(by_word) == len(words):
+                    return next(iter(by_word.values()))
         return None
-
-    def _orders_with(self, effect: Effect, word: bytes, block: str) -> Iterator[Origin]:
-        """Yield the places before a block, one per text, where a word stands in or beside an order."""
-        leaf, positions = Leaf(effect.argument, word.decode("utf-8", "ignore")), self._context.positions
-        for candidate in find_candidates(leaf, self._index.words)[:1]:
-            for held in self._index.find(candidate, self.budget, self._first):
-                reading = held.reading
-                if reading.block in self._delegated or reading.position >= positions[block]:
-                    continue
-                order = next((order for order, _ in held.find_orders(candidate, self.budget)), None)
-                if order is not None:
-                    yield self._origin(candidate, held, order, effect)
 
     def find_dictated(self, leaves: Sequence[Leaf], *, written: bool = False) -> Origin | None:
         """Return where untrusted text has a whole command word for word, and no trusted or vetted text does.
@@ -334,15 +311,14 @@ class Lookup:
         """
         for leaf in leaves:
             line = _fold_line(leaf, written=written)
-            if not line or line in self._goal.written:
+            words = split_words(line)
+            # Most commands have a word that no text has.
+            if not line or not self._index.words.issuperset(words) or line in self._goal.written:
                 continue
-            for reading in self._index.readings:
-                if reading.position >= self._first and (at := reading.text.prepared.find(line)) >= 0:
-                    if not self._is_handed(reading.block):
-                        span = reading.text.span_in_block(at, at + len(line), self.budget)
-                        how = "exact" if reading.text.part.how == "raw" else reading.text.part.how
-                        place = reading.block, reading.source, *span, how
-                        return Origin(leaf.argument, leaf.text.strip()[:_MAX_SHOWN], *place, sink="command")
+            candidate = Candidate(leaf, line, words, fold_words(line))
+            for held in self._index.find(candidate, self.budget, self._first):
+                if line in held.reading.text.prepared and not self._is_handed(held.reading.block):
+                    return self._origin(candidate, held)._replace(sink="command")
         return None
 
     def _is_handed(self, block: str) -> bool:
@@ -368,7 +344,7 @@ class Lookup:
                 continue
             if reading.block not in self._delegated and reading.block not in findings:
                 span = reading.text.span_in_block(order.start, order.end, self.budget)
-                sentence, how = sentence_of(reading, order)[:_MAX_EXCERPT], reading.text.part.how
+                sentence, how = _sentence_of(reading, order)[:_MAX_EXCERPT], reading.text.part.how
                 findings[reading.block] = Finding("origin:tool-in-order", reading.block, *span, how, sentence)
         return list(findings.values())
 
@@ -380,13 +356,20 @@ class Lookup:
         unasked: set[bytes] = set()
         for leaf in leaves:
             line = prepare(leaf.text[:_MAX_LINE].encode("utf-8", "ignore"))
-            if line.count(b" ") >= _FEW_WORDS and not _B["distinctive"].search(line):
-                continue
-            words = {word for word in line.translate(WORD_BYTES).split() if len(word) > 2}
-            unasked |= words - self._goal.known - STOP_WORDS
+            if line.count(b" ") < _FEW_WORDS or _B["distinctive"].search(line):
+                unasked |= {word for word in split_words(line) if len(word) > 2} - self._goal.known - STOP_WORDS
             if len(unasked) > _FEW_WORDS:
                 break
         return unasked
+
+
+def _is_door(effect: Effect | None) -> bool:
+    return effect is not None and effect.severity is Severity.OPENS_A_DOOR
+
+
+def _is_addressed(candidate: Candidate) -> bool:
+    """Return whether a value is where the call goes to."""
+    return candidate.is_address or sink_from_argument(candidate.leaf.argument) in _ADDRESS_SINKS
 
 
 def _fold_line(leaf: Leaf, *, written: bool) -> bytes:
@@ -401,13 +384,11 @@ def _fold_line(leaf: Leaf, *, written: bool) -> bytes:
 
 def is_form_field(effect: Effect) -> bool:
     """Return whether a mailbox is typed into a form: no command is one."""
-    is_command = sink_from_argument(effect.argument) == "command"
-    return effect.kind == "sends-data" and "@" in effect.target and not is_command
+    return effect.kind == "sends-data" and "@" in effect.target and sink_from_argument(effect.argument) != "command"
 
 
-def sentence_of(reading: IndexedReading, order: Order) -> str:
-    """Return an order as it is written."""
-    return reading.text.part.data[order.start : order.end].decode("utf-8", "replace").strip()[:MAX_SENTENCE]
+def _sentence_of(reading: IndexedReading, order: Order) -> str:
+    return reading.text.part.data[order.start : order.end].decode("utf-8", "replace").strip()[:_MAX_SENTENCE]
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -418,43 +399,36 @@ _NEAR, _RECORD_LINE = 80, 120
 _MAX_PLACES, _MANY_PLACES = 8, 256
 _FIELD_BORDERS = (b"\n", b'"', b"|", b"\t")
 _SEGMENT = 160
-# A subject that git or its server writes: `1a2b3c4 Merge branch 'login' into main`.
 _VERBS = frozenset(verb.encode() for verb in (*PLAIN_VERBS, *NOUN_VERBS))
 
 
-def is_in_sentence(candidate: Candidate, held: Places, budget: WorkBudget) -> bool:
-    """Return whether a text gives a value in a sentence, and not only in fields of records."""
-    text = held.reading.text.prepared
-    places = takewhile(lambda _: budget.take(_PLACE_STEPS), held.spans)
-    return any(_is_in_prose(text, at, candidate) for at, _ in places)
-
-
-def _is_in_prose(text: bytes, at: int, candidate: Candidate) -> bool:
+def _is_in_prose(text: bytes, place: Span) -> bool:
     """Return whether a value stands in a sentence, rather than in a field, a column or an entry of a list.
 
     A sentence has one of the small words, or begins with a verb that only small words part from the value. A call that
     is written out is one as well: `send_file(to="eve@evil.example")`.
     """
-    start = max(text.rfind(border, max(0, at - _SEGMENT), at) for border in _FIELD_BORDERS) + 1
-    ends = [end for border in _FIELD_BORDERS if (end := text.find(border, at, at + _SEGMENT)) >= 0]
-    end = min(ends, default=at + _SEGMENT)
-    before = text[max(start, at - _SEGMENT) : at]
+    at, end = place
+    low = max(0, at - _SEGMENT)
+    start = max(low, *(text.rfind(border, low, at) + 1 for border in _FIELD_BORDERS))
+    before = text[start:at]
     first, *between = before.split() or [b""]
-    if (first in _VERBS and SMALL_WORDS.issuperset(between)) or _B["in call"].search(text, max(0, at - _SEGMENT), at):
+    if (first in _VERBS and SMALL_WORDS.issuperset(between)) or _B["in call"].search(text, low, at):
         return True
-    segment = before + text[at + len(candidate.piece) : end]
-    words = [word for word in split_words(segment) if word.isalpha()]
-    return len(words) >= _FEW_WORDS and not SMALL_WORDS.isdisjoint(words) and not _B["merged"].fullmatch(segment)
+    behind = text[end : at + _SEGMENT]
+    for border in _FIELD_BORDERS:
+        behind = behind.partition(border)[0]
+    words = [word for word in split_words(before + behind) if word.isalpha()]
+    return len(words) >= _FEW_WORDS and not SMALL_WORDS.isdisjoint(words)
 
 
-def _find_owners(text: bytes, places: Sequence[int], candidate: Candidate, *, in_one_record: bool) -> set[bytes]:
-    """Return the words that may name the owner of an address: those in it, and those before it."""
-    own = _B["local parts"].split(candidate.piece.partition(b"@")[0])
-    before = [_words_before(text, at, in_one_record=in_one_record) for at in places]
-    return {word for words in (own, *before) for word in words if len(word) > 2 and not word.isdigit()}
+def _is_installed(held: Places) -> bool:
+    """Return whether a text speaks of installing before a place of a value."""
+    text = held.reading.text.prepared
+    return any(_B["installing"].search(text[max(0, at - _NEAR) : at]) for at, _ in held.spans[:64])
 
 
-def _words_before(text: bytes, at: int, *, in_one_record: bool = False) -> list[bytes]:
+def _words_before(text: bytes, at: int, *, in_one_record: bool) -> list[bytes]:
     """Return the words before a place in its line, and those of the line before where both are lines of a record.
 
     With `in_one_record` only those behind the last account before it, which is another's.
@@ -469,7 +443,8 @@ def _words_before(text: bytes, at: int, *, in_one_record: bool = False) -> list[
     return split_words(text_behind_accounts(before) if in_one_record else before)
 
 
-def _is_sender(text: bytes, at: int, candidate: Candidate) -> bool:
+def _is_sender(text: bytes, place: Span) -> bool:
+    at, end = place
     before = text[text.rfind(b"\n", 0, at) + 1 : at]
-    is_named = _B["name before"].match(before) and _B["nothing behind"].match(text, at + len(candidate.piece))
+    is_named = _B["name before"].match(before) and _B["nothing behind"].match(text, end)
     return bool(is_named or _B["from"].match(before))
