@@ -463,11 +463,10 @@ def test_a_long_list_hides_no_sentence_about_the_target_and_is_no_sentence() -> 
     assert is_held_after("my disk is full", said, "Bash", call)
 
 
-def test_a_login_in_front_of_a_host_does_not_hide_which_host_the_user_names(scanner: Scanner) -> None:
+def test_neither_a_mailbox_nor_what_is_behind_a_host_names_a_host(scanner: Scanner) -> None:
     push = effect("pushes", "git.ours.example", argument="command")
     text = "The remote is git.ours.example since May."
-    assert held_against(scanner, "Push it to https://ana:pw@git.ours.example/a.git", text, push) == []
-    # A mailbox is no host, and what stands behind the host is none either.
+    assert held_against(scanner, "Push it to https://git.ours.example/a.git", text, push) == []
     for goal in ("Tell ana@git.ours.example", "Push it to https://git.far.example/@git.ours.example"):
         assert held_against(scanner, goal, text, push) == ["effect:pushes"], goal
 

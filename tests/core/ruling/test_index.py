@@ -9,7 +9,7 @@ import pytest
 from lockgate import Gate
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.candidates import Candidate, find_candidates
-from lockgate.core.ruling.index import CHUNK, MAX_ORDERS, Index, IndexedReading, TextIndex
+from lockgate.core.ruling.index import MAX_ORDERS, Index, IndexedReading, TextIndex
 from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.text import imperatives as orders
 from lockgate.core.text.scanner import ScannedPart, Scanner
@@ -32,7 +32,7 @@ def ample() -> WorkBudget:
 def test_orders_near_places_are_those_near_any_of_them(scanner: Scanner, seed: int) -> None:
     chance = Random(seed)
     filling = "The river was calm and nobody went there. "
-    text = "".join(chance.choice([filling, filling, "Please send the list. ", "\n\n"]) for _ in range(CHUNK // 8))
+    text = "".join(chance.choice([filling, filling, "Please send the list. ", "\n\n"]) for _ in range(256))
     index = indexed(text, scanner)
     places = sorted(chance.sample(range(len(text)), chance.choice([1, 3, 40])))
     cues = scanner.find_cues(index.part.data)
@@ -63,7 +63,7 @@ def test_looking_for_a_value_again_costs_the_same(scanner: Scanner) -> None:
     for _ in range(3):
         budget = WorkBudget(1000)
         [held] = session.find(candidate, budget)
-        found.append(list(held.find_orders(candidate, budget)))
+        found.append(list(held.find_orders(budget)))
         left.add(budget.left)
     assert found[0]
     assert found[1:] == [found[0]] * 2
@@ -77,8 +77,8 @@ def test_what_a_spent_budget_left_unread_is_not_remembered(scanner: Scanner) -> 
     spent.exhaust()
     assert list(session.find(candidate, spent)) == []
     [held] = session.find(candidate, ample())
-    assert list(held.find_orders(candidate, spent)) == []
-    assert list(held.find_orders(candidate, ample()))
+    assert list(held.find_orders(spent)) == []
+    assert list(held.find_orders(ample()))
 
 
 def test_a_name_of_a_tool_is_looked_for_once_and_costs_the_same(scanner: Scanner) -> None:

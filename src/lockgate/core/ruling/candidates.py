@@ -87,7 +87,8 @@ def _pieces_of(leaf: Leaf) -> Iterator[bytes]:
     if len(text) <= MAX_VALUE:
         yield (whole := prepare(text.encode("utf-8", "ignore")))
         # What stands before the first comma of a list: `/tmp/stage,-x`.
-        yield whole.partition(b",")[0]
+        if b"," in whole:
+            yield whole.partition(b",")[0]
         # `eve+x` is `eve`.
         if has_mailbox:
             yield re.sub(rb"\+[^@\s]{1,64}@", b"@", whole)

@@ -13,7 +13,7 @@ A file can also be remembered whole, by a mark: one that a command downloaded, a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from enum import IntEnum
 from hashlib import sha256
@@ -23,7 +23,7 @@ from zlib import adler32, crc32
 
 from lockgate.core.errors import printable
 from lockgate.core.ruling.arguments import Leaf
-from lockgate.core.ruling.candidates import Candidate, find_candidates
+from lockgate.core.ruling.candidates import find_candidates
 from lockgate.core.ruling.context import CarriedFrom, Context
 from lockgate.core.ruling.effects.activity import WRITES, Change
 from lockgate.core.ruling.effects.programs.loaded_files import LOADS, acts_when_run
@@ -94,7 +94,8 @@ class DerivedText(NamedTuple):
     @property
     def digest(self) -> str:
         """A name for it: the same text written again is the same."""
-        return _digest(f"{self.origin}\0{self.path}\0{sorted(item.hash for item in self.prints)}")[:32]
+        text = f"{self.origin}\0{self.path}\0{sorted(item.hash for item in self.prints)}"
+        return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 class CarriedHit(NamedTuple):
@@ -110,11 +111,7 @@ class CarriedHit(NamedTuple):
 
 def origin_of(source: str, asked: str) -> str:
     """Return the name of a text's place: of its source and of what its call was given."""
-    return _digest(f"{source}\0{asked}")[:16]
-
-
-def _digest(text: str) -> str:
-    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return sha256(f"{source}\0{asked}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def mark_file(path: str, source: str, *, is_ordered: bool = False) -> DerivedText:
@@ -134,15 +131,17 @@ def mark_acting_files(context: Context, changes: Sequence[Change]) -> list[Deriv
     if not foreign:
         return []
     suspect = context.alarming_blocks()
-    source = next((reading.source for reading in foreign if reading.block in suspect), foreign[-1].source)
-    shown = printable(_P["secret parts"].sub("", source), 200)
-    activity = context.activity.after((), changes)
-    contents = {path: activity.find(path) for path in dict.fromkeys(change.path for change in changes)}
-    return [
-        mark_file(path, shown)
-        for path, content in contents.items()
-        if content is not None and acts_when_run(path, content, context.project)
-    ]
+    source = _show_source(next((reading.source for reading in foreign if reading.block in suspect), foreign[-1].source))
+    activity, marks = context.activity.after((), changes), []
+    for path in dict.fromkeys(change.path for change in changes):
+        content = activity.find(path)
+        if content is not None and acts_when_run(path, content, context.project):
+            marks.append(mark_file(path, source))
+    return marks
+
+
+def _show_source(source: str) -> str:
+    return printable(_P["secret parts"].sub("", source), 200)
 
 
 def find_carried_files(hits: Iterable[CarriedHit]) -> dict[str, CarriedHit]:
@@ -177,14 +176,11 @@ def _full_path(path: str, folder: str) -> str:
     return normalize_path(f"{folder}/{path}" if is_relative else path)[:1000]
 
 
-def _shingles(words: Sequence[bytes]) -> Iterator[Fingerprint]:
-    for start, word in enumerate(words[: 1 - _SHINGLE]):
-        if len(word) >= _LONG_WORD:
-            yield Fingerprint(_hash_words(words, start), FingerprintKind.PASSAGE, word)
-
-
-def _hash_words(words: Sequence[bytes], start: int) -> int:
-    return _hash(b" ".join(words[start : start + _SHINGLE]))
+def _shingles(words: Sequence[bytes], kept: Container[bytes] | None = None) -> Iterator[Fingerprint]:
+    """Yield the shingles of a text: those at its long words, or at those that are kept."""
+    for start, word in enumerate(words if kept is not None else words[: 1 - _SHINGLE]):
+        if word in kept if kept is not None else len(word) >= _LONG_WORD:
+            yield Fingerprint(_hash(b" ".join(words[start : start + _SHINGLE])), FingerprintKind.PASSAGE, word)
 
 
 def _hash(data: bytes) -> int:
@@ -219,8 +215,7 @@ def hashes_to_look_up(
     passages: set[int] = set()
     for index in context.analyse(content)[1]:
         if shared := words.intersection(index.words):
-            listed = split_words(index.prepared)
-            passages.update(_hash_words(listed, start) for start, word in enumerate(listed) if word in shared)
+            passages.update(print.hash for print in _shingles(split_words(index.prepared), shared))
             hashes.update((_hash(value), None) for value in _find_values(index.prepared))
     return [*hashes, *sorted(passages)][:_MAX_LOOKED_UP]
 
@@ -240,9 +235,8 @@ def weigh_hits(
 
 
 def _weigh(hit: CarriedHit, places: Sequence[str]) -> CarriedFrom | None:
-    shared = hit.shared
-    is_same_file = bool(hit.path) and any(_lies_in(place, hit.path) for place in places)
-    is_marked = not shared.isdisjoint(_FILE_MARKS) and any(_lies_in(place, hit.path) for place in places)
+    shared, is_there = hit.shared, any(_lies_in(place, hit.path) for place in places)
+    is_same_file, is_marked = bool(hit.path) and is_there, is_there and not shared.isdisjoint(_FILE_MARKS)
     if not (is_marked or shared - _FILE_MARKS):
         return None
     kinds = {FingerprintKind.ORDERED_ADDRESS}
@@ -280,24 +274,22 @@ def find_derived(
     A file that it downloads is untrusted whole, and what it writes if it names such a file, which then is from
     `copied_from`. `folder` is what relative paths start from.
     """
-    text = "\n".join(leaf.text for leaf in leaves)
-    written, saved = _targets_of(effects, WRITES), []
+    text, kinds = "\n".join(leaf.text for leaf in leaves), {effect.kind for effect in effects}
+    targets = [(effect.kind, effect.target) for effect in effects if effect.target]
+    written = [target for kind, target in targets if kind in WRITES]
+    saved = written if copied_from else []
     # What a filter has rewritten is called a download as well.
     if copied_from or "://" in text or any(effect.severity >= Severity.REACHES_OUT for effect in effects):
-        saved = _targets_of(effects, {"downloads-file"}) + (written if copied_from else [])
-    host = "".join(_targets_of(effects, {"requests"})[:1])
+        saved = [target for kind, target in targets if kind == "downloads-file"] + saved
+    host = next((target for kind, target in targets if kind == "requests"), "")
     source = copied_from or printable(f"web:{host}" if host else "download", 200)
     marks = [mark_file(_full_path(path, folder), source) for path in dict.fromkeys(saved)]
-    if all(effect.kind not in WRITES | GROUPS["keeping"] for effect in effects):
+    if kinds.isdisjoint(WRITES | GROUPS["keeping"]):
         return marks
     # Who gets a message is not what was written in it: such an address would make every calendar suspicious.
-    targets = {effect.target.lower().encode("utf-8", "ignore") for effect in effects}
-    derived = find_derived_note(context, text, scanner, targets, _full_path(written[0], folder) if written else "")
+    receivers = {effect.target.lower().encode("utf-8", "ignore") for effect in effects}
+    derived = find_derived_note(context, text, scanner, receivers, _full_path(written[0], folder) if written else "")
     return marks if derived is None else [*marks, derived]
-
-
-def _targets_of(effects: Sequence[Effect], kinds: AbstractSet[str]) -> list[str]:
-    return [effect.target for effect in effects if effect.kind in kinds and effect.target]
 
 
 def find_derived_note(
@@ -352,9 +344,8 @@ class _DerivationSearch:
             # A part of the file that is read alone may have none of those that are kept.
             is_ordered = self._is_cut or any(item.kind in ORDERED_KINDS for item in prints)
             prints.insert(0, _file_print(path, is_ordered=is_ordered))
-        shown = printable(_P["secret parts"].sub("", source), 200)
         origin = origin_of(source, self._context.produced_by.get(block, ""))
-        return DerivedText(tuple(prints[:MAX_PRINTS_OF_ONE]), shown, origin, path)
+        return DerivedText(tuple(prints[:MAX_PRINTS_OF_ONE]), _show_source(source), origin, path)
 
     def _add(self, reading: IndexedReading, weight: int, prints: Iterable[Fingerprint]) -> None:
         self._weights[reading.block] += weight
@@ -394,12 +385,12 @@ class _DerivationSearch:
         self._is_cut = self._is_cut or len(values) > _MAX_VALUES
         for value, is_address in values[:_MAX_VALUES]:
             places = self._find_places(value)
-            is_ordered = any(held.is_ordered(candidate, self._budget) for candidate, held in places)
+            is_ordered = any(held.is_ordered(self._budget) for held in places)
             if is_ordered or (places and is_address and not value.isalnum()):
                 ordered = FingerprintKind.ORDERED_ADDRESS if is_address else FingerprintKind.ORDERED_NAME
                 kind, weight = (ordered, _RUN) if is_ordered else (FingerprintKind.ADDRESS, 1)
                 word = max(split_words(value), key=len)
-                self._add(places[0][1].reading, weight, [Fingerprint(_hash(value), kind, word)])
+                self._add(places[0].reading, weight, [Fingerprint(_hash(value), kind, word)])
 
     def _is_no_news(self, value: bytes) -> bool:
         """Return whether the user or the project names it, or it says nothing about who is reached."""
@@ -415,11 +406,11 @@ class _DerivationSearch:
             or self._context.goal.contains_address(value, self._budget)
         )
 
-    def _find_places(self, value: bytes) -> list[tuple[Candidate, Places]]:
+    def _find_places(self, value: bytes) -> list[Places]:
         """Return where untrusted texts have this value."""
         leaf, index = Leaf("value", value.decode("utf-8", "replace")), self._context.index
         return [
-            (candidate, held)
+            held
             for candidate in find_candidates(leaf, index.words)
             if candidate.piece == value
             for held in index.find(candidate, self._budget)

@@ -5,10 +5,9 @@ Append-only. Each block is scanned once, when it arrives; a call then looks at r
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from hashlib import sha256
-from itertools import chain
 from typing import Any, NamedTuple
 
 from lockgate.core.errors import InvalidBlock, quoted
@@ -38,7 +37,7 @@ from lockgate.core.vocabulary import (
 
 # Tools of which a result may still come, and how much of what a call was given is kept.
 _MAX_AWAITED, _MAX_ASKED = 256, 2_000
-# The short arguments of so many calls of a tool are kept: results of calls that run side by side come in any order.
+# So many calls of a tool are kept, and short arguments of each: results of calls side by side come in any order.
 _MAX_SIDE_BY_SIDE, _MAX_SOUGHT, _MAX_SOUGHT_TEXT = 4, 8, 120
 
 
@@ -75,6 +74,14 @@ class PastCall(NamedTuple):
     reason: str
 
 
+class _StartedCall(NamedTuple):
+    """A call whose result may come: what it was given, the short ones of that, and whether it reaches out."""
+
+    asked: str
+    sought: tuple[str, ...]
+    reaches_out: bool
+
+
 # Tools that show what lies here; their results are the project's own where the call names no other place.
 _LOCAL_TOOLS = frozenset("bash edit glob grep ls multiedit notebookedit read todowrite write".split())
 _NOT_HERE = (Place.SCRATCH, Place.HOME, Place.OUTSIDE)
@@ -108,15 +115,13 @@ class Context:
         # The names in the files of the agent's folder. They can make a value no news, and nothing more.
         self.project = NO_PROJECT
         self.activity = NO_ACTIVITY
-        # By tool, the arguments of its latest call until the result comes; None where two are under way.
-        self._awaited: dict[str, str | None] = {}
-        # By block, the arguments of the call that it is the result of.
+        # By tool, its latest calls, and how many of them have had no result so far.
+        self._started: defaultdict[str, deque[_StartedCall]] = defaultdict(lambda: deque(maxlen=_MAX_SIDE_BY_SIDE))
+        self._awaited: Counter[str] = Counter()
+        # By block, the arguments of the call that it is the result of; and of those of which it may be the result.
         self.produced_by: dict[str, str] = {}
-        # By tool, the arguments of its latest calls; and by block, those of which it may be the result.
-        self._sought: defaultdict[str, deque[tuple[str, ...]]] = defaultdict(lambda: deque(maxlen=_MAX_SIDE_BY_SIDE))
         self.looked_for: dict[str, tuple[str, ...]] = {}
-        # The tools whose call reached out until its result comes, and those results: they are not from here.
-        self._reached_out: set[str] = set()
+        # The results of calls that reached out: they are not from here.
         self._fetched: set[str] = set()
         # Texts from outside, among as many readings as were looked at so far.
         self._foreign: list[IndexedReading] = []
@@ -152,19 +157,21 @@ class Context:
     def _join_to_call(self, block: Block) -> None:
         """Note which call a block may be the result of."""
         tool = block.source.partition(":")[2]
-        if tool in self._reached_out:
-            self._reached_out.discard(tool)
+        calls, awaited = [*self._started.get(tool, ())], self._awaited.pop(tool, 0)
+        if awaited and any(call.reaches_out for call in calls[-awaited:]):
             self._fetched.add(block.id)
-        asked = self._awaited.pop(tool, None)
-        texts = [asked] if asked is not None else [*chain(*self._sought.get(tool, ()))]
-        if shows_secrets(tool, texts):
+        last = calls[-1] if awaited == 1 else None
+        asked = [last.asked] if last else [text for call in calls for text in call.sought]
+        if shows_secrets(tool, asked):
             self.activity = self.activity.having_read(digests_of_secrets(block.content))
-        if asked is not None:
-            self.produced_by[block.id] = asked
+        if last is not None:
+            self.produced_by[block.id], self.looked_for[block.id] = last.asked, last.sought
             if not self.activity.is_full:
-                self.project = learn_from_reading(self.project, tool, asked, block.content, self.activity.written)
-        if tool in self._sought:
-            self.looked_for[block.id] = self._find_sought(tool, block.content, is_last=asked is not None)
+                self.project = learn_from_reading(self.project, tool, last.asked, block.content, self.activity.written)
+        elif calls:
+            # Of calls side by side, those whose words it has.
+            words = _words_of(block.content)
+            self.looked_for[block.id] = tuple(text for text in dict.fromkeys(asked) if words >= _words_of(text))
 
     @property
     def readings(self) -> list[IndexedReading]:
@@ -190,28 +197,20 @@ class Context:
         self.activity = self.activity.after(effects, changes)
         if any(may_lead_to_own(change.text or "", self.project) for change in changes):
             self.activity = self.activity._replace(is_near_own=True)
-        if len(self._awaited) >= _MAX_AWAITED or len(self._sought) >= _MAX_AWAITED:
+        if len(self._started) >= _MAX_AWAITED:
             self._awaited.clear()
-            self._sought.clear()
+            self._started.clear()
         # What the agent says of its own call is not what the call was given.
         given = [leaf.text for leaf in leaves if leaf.argument != "description"]
-        self._awaited[tool] = None if tool in self._awaited else " ".join(given)[:_MAX_ASKED]
         sought = tuple(text for text in given[:_MAX_SOUGHT] if len(text) <= _MAX_SOUGHT_TEXT)
-        self._sought[tool].append(sought)
-        if any(effect.severity >= Severity.REACHES_OUT for effect in effects):
-            self._reached_out.add(tool)
-
-    def _find_sought(self, tool: str, content: str, *, is_last: bool) -> tuple[str, ...]:
-        """Return the arguments of the call that a text answers; of calls side by side, those whose words it has."""
-        calls = self._sought[tool]
-        if is_last:
-            return calls[-1]
-        words = _words_of(content)
-        return tuple(text for text in dict.fromkeys(chain(*calls)) if words >= _words_of(text))
+        reaches_out = any(effect.severity >= Severity.REACHES_OUT for effect in effects)
+        self._started[tool].append(_StartedCall(" ".join(given)[:_MAX_ASKED], sought, reaches_out))
+        self._awaited[tool] += 1
 
     def asked_for(self, source: str) -> str:
         """Return what the call was given of which a text from this source would be the result."""
-        return self._awaited.get(source.partition(":")[2]) or ""
+        tool = source.partition(":")[2]
+        return self._started[tool][-1].asked if self._awaited[tool] == 1 else ""
 
     def alarming_blocks(self) -> set[str]:
         """Return the blocks that speak to an agent."""
@@ -248,11 +247,10 @@ class Context:
         # Nor those that an agent wrote from untrusted text: the user did not mean that text.
         excluded = self.alarming_blocks() | {block for block, carried in self.carried.items() if carried.is_firm}
         return frozenset(
-            block.id
-            for block in self.blocks
-            if block.trust is Trust.UNTRUSTED
-            and block.id not in excluded
-            and is_delegated_to(names, block.source, self.produced_by.get(block.id, ""))
+            reading.block
+            for reading in self.readings
+            if reading.block not in excluded
+            and is_delegated_to(names, reading.source, self.produced_by.get(reading.block, ""))
         )
 
     def build_block(

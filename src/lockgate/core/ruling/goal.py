@@ -7,7 +7,7 @@ What the user forbids or only asks about is no wish: "don't delete anything", "w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 
 from lockgate.core.ruling.candidates import STOP_WORDS, Candidate
@@ -149,8 +149,6 @@ def _pattern_of_word(word: str) -> str:
 # ---------------------------------------------------------------------------------------------------------------
 # The user's words, and what every trusted or vetted block says besides
 
-# Who logs in, in front of a host: `https://ana:pw@host.example/`.
-_LOGIN, _LONGEST_HOST = re.compile(rb"://[^\s/?#@\\]*@\Z"), 255
 _ASKS_TO_ANSWER = (b"repl", b"answer", b"respond", b"antwort", b"beantwort", b"r\xc3\xa9pond", b"rispond")
 
 
@@ -224,10 +222,6 @@ class Goal:
         budget.take_pass(len(self.written))
         return self.contains_address(candidate.piece, budget) if candidate.is_address else candidate.is_in(self.folded)
 
-    def says_all(self, words: Iterable[bytes]) -> bool:
-        """Return whether the user says all of these words, in any order and with any ending."""
-        return all(not self.asked.isdisjoint(_stems(word)) for word in words)
-
     def contains_request(self, text: str) -> bool:
         """Return whether these words stand together in what the user asked for."""
         words = split_words(prepare(text.encode("utf-8", "ignore")))
@@ -259,10 +253,9 @@ class Goal:
         at = written.find(address)
         while at >= 0 and budget.take():
             before, after = written[at - 1 : at], written[at + len(address) : at + len(address) + 3]
-            is_start = not _B["in address"].match(before) or _LOGIN.search(written[max(0, at - _LONGEST_HOST) : at])
             # Nor does who writes `/srv/builds` mean `/srv`.
             is_part = address[:1] in (b"/", b"~") and _B["goes down"].match(after)
-            if is_start and not is_part and not _B["goes on"].match(after):
+            if not (is_part or _B["in address"].match(before) or _B["goes on"].match(after)):
                 return True
             at = written.find(address, at + 1)
         return False

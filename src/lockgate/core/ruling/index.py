@@ -24,13 +24,10 @@ from lockgate.core.text.scanner import ScannedPart, Scanner, character_span
 MAX_TOOL_ORDERS, MAX_ORDERS = 256, 2048
 # Places of one value in one text that are looked at.
 MAX_PLACES = 32_768
-# Cues are looked for in pieces of this size, with room for a cue that starts in the piece before.
-CHUNK = 2048
-_OVERLAP = 128
-# How far behind a verb its object may stand, and how far behind it its cue may end.
-_BEHIND_VERB, _CUE_END = 96, 12
-# Steps for cutting a sentence out of a text, for looking for a cue beside a verb, and for one place of a value.
-SENTENCE_STEPS, _CUE_STEPS, _PLACE_STEPS = 48, 16, 1
+# An order's verb stands so far around the end of its cue, and its object so far behind that.
+_AROUND_CUE, _BEHIND_CUE = 24, 96
+# Steps for cutting a sentence out of a text; and the bytes that are read for cues in one.
+SENTENCE_STEPS, _BYTES_FOR_CUES = 48, 64
 # Asking whether a reading has a word takes as long as reading so many bytes.
 _BYTES_PER_READING = 256
 _WORD = re.compile(rb"[a-z0-9\x80-\xff]+")
@@ -49,8 +46,12 @@ class TextIndex:
         self._scanner = scanner
         # By the gap between words: all words joined, and where each begins there. Made when a value is looked for.
         self._joined: dict[bytes, tuple[bytes, array[int]]] = {}
-        self._cues: dict[int, list[int]] = {}
         self._orders: dict[int, Order] = {}
+
+    @cached_property
+    def _cues(self) -> list[int]:
+        """Where the cues of orders end, in order."""
+        return self._scanner.find_cues(self.part.data)
 
     @cached_property
     def _starts(self) -> array[int]:
@@ -84,7 +85,7 @@ class TextIndex:
         spans: list[Span] = []
         edge = candidate.needle.startswith(b" ")
         at = joined.find(candidate.needle)
-        while at >= 0 and budget.take(_PLACE_STEPS):
+        while at >= 0 and budget.take():
             if len(spans) == MAX_PLACES:
                 budget.exhaust()
                 break
@@ -101,22 +102,11 @@ class TextIndex:
 
     def find_cues_near(self, spans: Sequence[Span]) -> Iterator[int]:
         """Yield the cues near one of these places, each once; both go from front to back."""
-        starts = [start for start, _ in spans]
-        reach, last = ORDER_REACH, len(self.part.data) // CHUNK
-        near = (range(max(0, (at - reach) // CHUNK), min(last, (at + reach) // CHUNK) + 1) for at in starts)
-        for chunk in dict.fromkeys(number for numbers in near for number in numbers):
-            for cue in self._cues_in_chunk(chunk):
-                place = bisect_left(starts, cue - reach)
-                if place < len(starts) and starts[place] <= cue + reach:
-                    yield cue
-
-    def _cues_in_chunk(self, chunk: int) -> list[int]:
-        cues = self._cues.get(chunk)
-        if cues is None:
-            low, high = chunk * CHUNK, (chunk + 1) * CHUNK
-            around = self._scanner.find_cues(self.part.data, max(0, low - _OVERLAP), high + _OVERLAP)
-            cues = self._cues[chunk] = [cue for cue in around if low <= cue < high]
-        return cues
+        first = 0
+        for start, _ in spans:
+            low = bisect_left(self._cues, start - ORDER_REACH, first)
+            first = bisect_right(self._cues, start + ORDER_REACH, low)
+            yield from self._cues[low:first]
 
     def order_at_cue(self, cue: int) -> Order:
         """Return the order around a cue."""
@@ -127,44 +117,27 @@ class TextIndex:
             order = self._orders[cue] = order_from_cue(self.part.data, self.prepared, cue)
         return order
 
-    def find_orders(
-        self, candidate: Candidate, spans: Sequence[Span], budget: WorkBudget
-    ) -> Iterator[tuple[Order, bool]]:
-        """Yield the orders near these places, each with whether the value stands inside it or only within its reach."""
-        for cue in self.find_cues_near(spans):
-            if not (budget.take() and budget.take_once((self, cue), SENTENCE_STEPS)):
-                return
-            order = self.order_at_cue(cue)
-            is_inside = candidate.is_in(order.folded)
-            if is_inside or candidate.is_in(order.reach):
-                yield order, is_inside
-
     def find_orders_by_verb(
         self, verbs: frozenset[bytes], things: frozenset[bytes], budget: WorkBudget
     ) -> Iterator[Order]:
         """Yield the orders with one of these verbs as their own, and one of the things close behind it."""
         acting = verbs.intersection(self.words)
         objects = (things - verbs).intersection(self.words)
-        if not objects or not budget.take_pass(len(self.prepared) * len(acting)):
+        if not objects or not budget.take_once(self, len(self.prepared) // _BYTES_FOR_CUES):
             return
-        places = ((match.start(), verb) for verb in acting for match in re.finditer(verb, self.prepared))
-        # From front to back: which order is named first must not depend on the order of a set.
-        for at, verb in sorted(places):
+        last = -1
+        for cue in self._cues:
             if not budget.take():
                 return
-            behind = self.prepared[at : at + _BEHIND_VERB]
-            if any(thing in behind for thing in things):
-                order = self._order_with_verb(at, at + len(verb), budget)
-                if order is not None and (things & order.words) - (verbs & order.words):
+            around = self.prepared[max(0, cue - _AROUND_CUE) : cue + _BEHIND_CUE]
+            if any(verb in around[: 2 * _AROUND_CUE] for verb in acting) and any(thing in around for thing in objects):
+                if not budget.take(SENTENCE_STEPS):
+                    return
+                order = self.order_at_cue(cue)
+                own = verbs & order.words
+                if order.start != last and own and (things & order.words) - own:
+                    last = order.start
                     yield order
-
-    def _order_with_verb(self, at: int, end: int, budget: WorkBudget) -> Order | None:
-        """Return the order with its verb here; a cue ends at its verb or at the first letters behind it."""
-        budget.take(_CUE_STEPS)
-        chunks = range(at // CHUNK, (end + _CUE_END) // CHUNK + 1)
-        cues = (cue for chunk in chunks for cue in self._cues_in_chunk(chunk) if at < cue <= end + _CUE_END)
-        cue = next(cues, None)
-        return self.order_at_cue(cue) if cue is not None and budget.take(SENTENCE_STEPS) else None
 
 
 class IndexedReading(NamedTuple):
@@ -180,33 +153,40 @@ class Places(NamedTuple):
     """A reading that holds a value, and where it does."""
 
     reading: IndexedReading
+    candidate: Candidate
     spans: list[Span]
 
-    def find_orders(self, candidate: Candidate, budget: WorkBudget) -> Iterator[tuple[Order, bool]]:
-        """Yield the orders with the value in or beside them, as `TextIndex.find_orders` does."""
-        return self.reading.text.find_orders(candidate, self.spans, budget)
+    def find_orders(self, budget: WorkBudget) -> Iterator[tuple[Order, bool]]:
+        """Yield the orders near the value, each with whether it stands inside it or only within its reach."""
+        text = self.reading.text
+        budget.take_once(text, len(text.prepared) // _BYTES_FOR_CUES)
+        for cue in text.find_cues_near(self.spans):
+            if not (budget.take() and budget.take_once((text, cue), SENTENCE_STEPS)):
+                return
+            order = text.order_at_cue(cue)
+            is_inside = self.candidate.is_in(order.folded)
+            if is_inside or self.candidate.is_in(order.reach):
+                yield order, is_inside
 
-    def is_ordered(self, candidate: Candidate, budget: WorkBudget) -> bool:
+    def is_ordered(self, budget: WorkBudget) -> bool:
         """Return whether an order has the value inside it."""
-        return any(is_inside for _, is_inside in self.find_orders(candidate, budget))
+        return any(is_inside for _, is_inside in self.find_orders(budget))
 
-    def find_span(
-        self, candidate: Candidate, exact: bytes, order: Order | None, budget: WorkBudget
-    ) -> tuple[int, int, bool]:
+    def find_span(self, exact: bytes, order: Order | None, budget: WorkBudget) -> tuple[int, int, bool]:
         """Return where the value stands in the block's own text, in characters: near the order when there is one.
 
         The third item is whether it stands there as it is written in the argument, which is `exact`.
         """
-        text, (at, _), length = self.reading.text, self.spans[0], len(candidate.needle)
+        text, (at, _), length = self.reading.text, self.spans[0], len(self.candidate.needle)
         low, high = max(0, at - length * 2), at + ORDER_REACH + length
         if order is not None:
             low, high = max(0, order.start - ORDER_REACH), order.end + ORDER_REACH + length
         start = text.part.data.find(exact, low, high)
         if start >= 0:
             return *text.span_in_block(start, start + len(exact), budget), True
-        is_written = budget.take_pass(len(text.part.data)) and exact in text.part.data
         near = bisect_left(self.spans, (low, 0))
         span = self.spans[near] if near < len(self.spans) and self.spans[near][0] < high else self.spans[0]
+        is_written = budget.take_pass(len(text.part.data)) and exact in text.part.data
         return *text.span_in_block(*span, budget), is_written
 
 
@@ -241,7 +221,7 @@ class Index:
             if reading.position < first or not all(map(reading.text.words.__contains__, words)):
                 continue
             if not budget.is_spent and (spans := reading.text.find(candidate, budget)):
-                yield Places(reading, spans)
+                yield Places(reading, candidate, spans)
 
     def find_tool_orders(
         self, tool: str, verbs: frozenset[bytes], objects: frozenset[bytes], budget: WorkBudget
@@ -249,15 +229,13 @@ class Index:
         """Return the orders that name a tool's verb and object."""
         asked, orders, steps = self._tools.get(tool, (0, [], 0))
         budget.take(steps)
-        left, more = budget.left, []
+        left, orders = budget.left, [*orders]
         for reading in self.readings[asked:]:
             words = reading.text.words.keys()
             if not words.isdisjoint(verbs) and not words.isdisjoint(objects):
-                more += [(reading, order) for order in reading.text.find_orders_by_verb(verbs, objects, budget)]
-            if len(orders) + len(more) >= MAX_TOOL_ORDERS:
-                budget.exhaust()
-                break
-        orders = (orders + more)[:MAX_TOOL_ORDERS]
+                orders += [(reading, order) for order in reading.text.find_orders_by_verb(verbs, objects, budget)]
+        if len(orders) >= MAX_TOOL_ORDERS:
+            budget.exhaust()
         if not budget.is_spent:
             self._tools[tool] = len(self.readings), orders, steps + left - budget.left
-        return orders
+        return orders[:MAX_TOOL_ORDERS]

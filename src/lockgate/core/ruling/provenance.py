@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -39,7 +39,7 @@ MAX_ORIGINS = 64
 # value than this are a label, not a sentence.
 _FEW_WORDS = 4
 # Steps for looking at one text that holds a value, and at what stands around one place.
-_ORIGIN_STEPS, _PLACE_STEPS = 24, 2
+_ORIGIN_STEPS, _PLACE_STEPS = 20, 2
 _MAX_SHOWN, _MAX_SENTENCE, _MAX_EXCERPT, _MAX_LINE = 120, 240, 160, 160
 _MOST_LOOKED_UP, _SHORTEST_DICTATED, _SHORTEST_WRITTEN = 4, 8, 24
 _ADDRESS_SINKS = ("recipient", "url", "account")
@@ -109,7 +109,7 @@ class Lookup:
 
     def _trace_candidate(self, candidate: Candidate, effect: Effect | None, best: Trace) -> Trace:
         """Return the stronger of a trace and what the texts say of one piece of a value."""
-        handed = frozenset() if _is_door(effect) else self._delegated
+        handed = self._delegated if effect is None or effect.severity < Severity.OPENS_A_DOOR else ()
         known, argument = self._is_known(candidate, effect), candidate.leaf.argument
         seen: set[str] = set()
         for held in self._index.find(candidate, self.budget, self._first):
@@ -118,11 +118,11 @@ class Lookup:
                 continue
             named_by, signal, order = "nowhere", "", None
             if not known and block not in handed:
-                named_by, signal, order = self._read_place(candidate, held, effect)
+                named_by, signal, order = self._read_place(held, effect)
             if not signal and named_by == "nowhere" and (block in seen or not candidate.is_distinctive):
                 continue
             seen.add(block)
-            origin = self._origin(candidate, held, order, effect, known=known)
+            origin = self._origin(held, order, effect, known=known)
             (self._ordered if signal else self._origins).append(origin)
             if signal:
                 rule = Finding(signal, argument, origin.start, origin.end, origin.how, origin.value)
@@ -133,13 +133,13 @@ class Lookup:
         return best
 
     def _is_known(self, candidate: Candidate, effect: Effect | None) -> bool:
-        """Return whether the user or a trusted text says a value."""
-        if effect is not None and _is_door(effect):
-            is_said = not candidate.is_address and self._goal.says_all(split_words(candidate.piece))
+        """Return whether the user or a trusted text says a value; a target only as plain words, a door's the user."""
+        if effect is not None and effect.severity is Severity.OPENS_A_DOOR:
+            said = "" if candidate.is_address else candidate.leaf.text
             # `crontab` is what every order about a job says.
-            return is_said or is_word_for_kind(effect.kind, candidate.leaf.text)
-        may_be_known = effect is None or not re.search(rb"[./@]", candidate.piece)
-        return may_be_known and self._goal.contains_value(candidate, self.budget)
+            return self._goal.contains_request(said) or is_word_for_kind(effect.kind, said)
+        is_word = effect is None or not re.search(rb"[./@]", candidate.piece)
+        return is_word and self._goal.contains_value(candidate, self.budget)
 
     def _is_echo(self, candidate: Candidate, block: str) -> bool:
         """Return whether a text only repeats what the agent's own call had carried."""
@@ -148,24 +148,20 @@ class Lookup:
 
     # --- one place
 
-    def _read_place(self, candidate: Candidate, held: Places, effect: Effect | None) -> tuple[str, str, Order | None]:
+    def _read_place(self, held: Places, effect: Effect | None) -> tuple[str, str, Order | None]:
         """Return what a place makes of a value, the signal, and the order."""
-        named_by, is_final = "nowhere", False
-        if effect is not None and not _is_door(effect):
-            named_by, is_final = self._read_record(candidate, held, effect)
-        signal, order = ("", None) if is_final else self._signal_in_block(candidate, held)
-        if signal:
-            return "order", signal, order
-        if effect is not None and _is_door(effect):
-            named_by = self._read_place_of_door(candidate, held, effect)
-        return named_by, "", None
+        named_by, is_final = self._read_record(held, effect) if effect is not None else ("nowhere", False)
+        signal, order = ("", None) if is_final else self._signal_in_block(held)
+        return ("order" if signal else named_by), signal, order
 
-    def _read_record(self, candidate: Candidate, held: Places, effect: Effect) -> tuple[str, bool]:
-        """Return whether a target stands in a sentence or a record, and whether its orders need not be read."""
+    def _read_record(self, held: Places, effect: Effect) -> tuple[str, bool]:
+        """Return whether a target is in an order, a sentence or a record, and whether its orders need not be read."""
+        if effect.severity is Severity.OPENS_A_DOOR:
+            return self._read_place_of_door(held, effect), False
         carried = self._context.carried.get(held.reading.block)
         if carried is not None and carried.is_firm and carried.is_ordered:
             return "order", True
-        if not (candidate.is_distinctive or (effect.kind in GROUPS["package"] and _is_installed(held))):
+        if not (held.candidate.is_distinctive or (effect.kind in GROUPS["package"] and _is_installed(held))):
             # A plain word is hardly evidence that the target was taken from the text.
             return "nowhere", False
         is_given = effect.kind in GROUPS["given by owners"]
@@ -174,24 +170,25 @@ class Lookup:
             return "record", True
         # "Fill in the address of the record above": beside an order a record is a part of it.
         is_beside = is_form_field(effect) and next(held.reading.text.find_cues_near(held.spans), None) is not None
-        is_ordered = is_beside or held.is_ordered(candidate, self.budget)
-        if is_given and self._is_owner_named(candidate, held, effect, is_ordered=is_ordered):
+        is_ordered = is_beside or held.is_ordered(self.budget)
+        if is_given and self._is_owner_named(held, effect, is_ordered=is_ordered):
             return "owner", True
         return ("text" if is_ordered or self._is_in_sentence(held) else "record"), False
 
-    def _read_place_of_door(self, candidate: Candidate, held: Places, effect: Effect) -> str:
-        if held.is_ordered(candidate, self.budget):
+    def _read_place_of_door(self, held: Places, effect: Effect) -> str:
+        if held.is_ordered(self.budget):
             return "order"
-        may_be_told = candidate.is_distinctive and effect.kind not in GROUPS["file"]
+        may_be_told = held.candidate.is_distinctive and effect.kind not in GROUPS["file"]
         is_told = may_be_told and held.reading.block not in self._context.find_delegated()
         return "text" if is_told and self._is_in_sentence(held) else "nowhere"
 
-    def _signal_in_block(self, candidate: Candidate, held: Places) -> tuple[str, Order | None]:
+    def _signal_in_block(self, held: Places) -> tuple[str, Order | None]:
         """Return the strongest thing that makes this value look ordered, and the sentence that orders it."""
+        candidate = held.candidate
         weaker: tuple[str, Order | None] = ("", None)
         if candidate.is_number and len(held.spans) > _MANY_PLACES:
             return weaker
-        for order, is_inside in held.find_orders(candidate, self.budget):
+        for order, is_inside in held.find_orders(self.budget):
             signal = self._signal_in_order(candidate, order, is_inside=is_inside)
             if signal == IN_ORDER:
                 return signal, order
@@ -228,7 +225,7 @@ class Lookup:
         places = takewhile(lambda _: self.budget.take(_PLACE_STEPS), held.spans)
         return any(_is_in_prose(held.reading.text.prepared, place) for place in places)
 
-    def _is_owner_named(self, candidate: Candidate, held: Places, effect: Effect, *, is_ordered: bool) -> bool:
+    def _is_owner_named(self, held: Places, effect: Effect, *, is_ordered: bool) -> bool:
         """Return whether a record gives the address of a person whom the user names, or the user wants it answered.
 
         Money: the goal has to write the owner's name as a name, and the record is the owner's own.
@@ -239,11 +236,11 @@ class Lookup:
         may_be_answered = goal.asks_to_answer or (effect.kind == "sends-message" and not is_ordered)
         if not pays and may_be_answered and any(_is_sender(text, place) for place in places):
             return True
-        is_address = _B["has address"].search(candidate.piece) is not None
+        is_address = _B["has address"].search(held.candidate.piece) is not None
         if is_ordered or (is_address and any(_is_in_prose(text, place) for place in places)):
             # Anyone can write a sentence with a name that the user knows, and an address of his own.
             return False
-        names = _B["local parts"].split(candidate.piece.partition(b"@")[0])
+        names = _B["local parts"].split(held.candidate.piece.partition(b"@")[0])
         for at, _ in places:
             names += _words_before(text, at, in_one_record=pays)
         # A word that every goal has names no one.
@@ -251,22 +248,16 @@ class Lookup:
         return any(len(name) > 2 and not name.isdigit() and name in known for name in names)
 
     def _origin(
-        self,
-        candidate: Candidate,
-        held: Places,
-        order: Order | None = None,
-        effect: Effect | None = None,
-        *,
-        known: bool = False,
+        self, held: Places, order: Order | None = None, effect: Effect | None = None, *, known: bool = False
     ) -> Origin:
         """Return the origin of a value, as the call writes it."""
-        leaf, reading, sink = candidate.leaf, held.reading, "target"
+        leaf, reading, sink = held.candidate.leaf, held.reading, "target"
         exact = leaf.text
         if effect is None:
-            sink, written = sink_from_argument(leaf.argument), candidate.piece.decode("utf-8", "replace")
+            sink, written = sink_from_argument(leaf.argument), held.candidate.piece.decode("utf-8", "replace")
             at = leaf.text.lower().find(written)
             exact = leaf.text[at : at + len(written)] if at >= 0 else written
-        start, end, is_written = held.find_span(candidate, exact.encode("utf-8", "ignore"), order, self.budget)
+        start, end, is_written = held.find_span(exact.encode("utf-8", "ignore"), order, self.budget)
         how = leaf.how if reading.text.part.how == "raw" else reading.text.part.how
         how = "folded" if how == "exact" and not is_written else how
         sentence = "" if order is None else _sentence_of(reading, order)
@@ -289,19 +280,20 @@ class Lookup:
             # By block, the places before where the words stand in or beside an order, by word.
             origins: defaultdict[str, dict[bytes, Origin]] = defaultdict(dict)
             for word in sorted(words) if len(words) <= _MOST_LOOKED_UP else ():
-                leaf = Leaf(effect.argument, word.decode("utf-8", "ignore"))
-                for candidate in find_candidates(leaf, self._index.words)[:1]:
-                    for held in self._index.find(candidate, self.budget, self._first):
-                        reading = held.reading
-                        if reading.block in self._delegated or reading.position >= self._context.positions[block]:
-                            continue
-                        order = next((order for order, _ in held.find_orders(candidate, self.budget)), None)
-                        if order is not None and word not in origins[reading.block]:
-                            origins[reading.block][word] = self._origin(candidate, held, order, effect)
+                for held in self._find_held(Leaf(effect.argument, word.decode("utf-8", "ignore"))):
+                    name, is_before = held.reading.block, held.reading.position < self._context.positions[block]
+                    order = next((order for order, _ in held.find_orders(self.budget)), None) if is_before else None
+                    if order is not None and name not in self._delegated:
+                        origins[name].setdefault(word, self._origin(held, order, effect))
             for by_word in origins.values():
                 if len(by_word) == len(words):
                     return next(iter(by_word.values()))
         return None
+
+    def _find_held(self, leaf: Leaf) -> Iterator[Places]:
+        """Yield the texts that hold a value as a whole."""
+        for candidate in find_candidates(leaf, self._index.words)[:1]:
+            yield from self._index.find(candidate, self.budget, self._first)
 
     def find_dictated(self, leaves: Sequence[Leaf], *, written: bool = False) -> Origin | None:
         """Return where untrusted text has a whole command word for word, and no trusted or vetted text does.
@@ -318,7 +310,7 @@ class Lookup:
             candidate = Candidate(leaf, line, words, fold_words(line))
             for held in self._index.find(candidate, self.budget, self._first):
                 if line in held.reading.text.prepared and not self._is_handed(held.reading.block):
-                    return self._origin(candidate, held)._replace(sink="command")
+                    return self._origin(held)._replace(sink="command")
         return None
 
     def _is_handed(self, block: str) -> bool:
@@ -361,10 +353,6 @@ class Lookup:
             if len(unasked) > _FEW_WORDS:
                 break
         return unasked
-
-
-def _is_door(effect: Effect | None) -> bool:
-    return effect is not None and effect.severity is Severity.OPENS_A_DOOR
 
 
 def _is_addressed(candidate: Candidate) -> bool:
