@@ -8,8 +8,7 @@ import pytest
 
 from lockgate import Gate
 from lockgate.core.ruling.arguments import Leaf
-from lockgate.core.ruling.candidates import Candidate, find_candidates
-from lockgate.core.ruling.index import MAX_ORDERS, Index, IndexedReading, TextIndex
+from lockgate.core.ruling.index import MAX_ORDERS, Candidate, Index, IndexedReading, TextIndex, find_candidates
 from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.text import imperatives as orders
 from lockgate.core.text.scanner import ScannedPart, Scanner

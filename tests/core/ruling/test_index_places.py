@@ -9,8 +9,7 @@ import pytest
 
 from lockgate.core.ruling import index as index_module
 from lockgate.core.ruling.arguments import Leaf
-from lockgate.core.ruling.candidates import Candidate, find_candidates
-from lockgate.core.ruling.index import TextIndex
+from lockgate.core.ruling.index import Candidate, TextIndex, find_candidates
 from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.text import imperatives as orders
 from lockgate.core.text.scanner import ScannedPart, Scanner

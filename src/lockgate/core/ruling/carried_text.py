@@ -23,12 +23,11 @@ from zlib import adler32, crc32
 
 from lockgate.core.errors import printable
 from lockgate.core.ruling.arguments import Leaf
-from lockgate.core.ruling.candidates import find_candidates
 from lockgate.core.ruling.context import CarriedFrom, Context
 from lockgate.core.ruling.effects.activity import WRITES, Change
 from lockgate.core.ruling.effects.programs.loaded_files import LOADS, acts_when_run
 from lockgate.core.ruling.effects.project import is_shared_host, normalize_path
-from lockgate.core.ruling.index import IndexedReading, Places
+from lockgate.core.ruling.index import IndexedReading, Places, find_candidates
 from lockgate.core.ruling.provenance import GROUPS
 from lockgate.core.ruling.targets import PATTERNS as _P
 from lockgate.core.ruling.targets import is_local_host

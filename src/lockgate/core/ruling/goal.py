@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from lockgate.core.ruling.candidates import STOP_WORDS, Candidate
 from lockgate.core.ruling.effects.effect import ASKED_BY
+from lockgate.core.ruling.index import STOP_WORDS, Candidate
 from lockgate.core.ruling.targets import BYTE_PATTERNS as _B
 from lockgate.core.ruling.targets import PATTERNS as _P
 from lockgate.core.ruling.targets import domain_of, is_open_to_all

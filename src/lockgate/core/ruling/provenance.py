@@ -17,12 +17,11 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from lockgate.core.ruling.arguments import Leaf, argument_words, sink_from_argument
-from lockgate.core.ruling.candidates import STOP_WORDS, Candidate, find_candidates
 from lockgate.core.ruling.context import Context
 from lockgate.core.ruling.effects.effect import KINDS, Effect
 from lockgate.core.ruling.effects.tool_arguments import ROLES, is_content, leaf_name
 from lockgate.core.ruling.goal import COMMON, SMALL_WORDS, hands_over, intent_of, is_word_for_kind
-from lockgate.core.ruling.index import IndexedReading, Places, Span
+from lockgate.core.ruling.index import STOP_WORDS, Candidate, IndexedReading, Places, Span, find_candidates
 from lockgate.core.ruling.targets import BYTE_PATTERNS as _B
 from lockgate.core.ruling.targets import text_behind_accounts
 from lockgate.core.ruling.work_budget import WorkBudget

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lockgate.core.ruling.arguments import Leaf
-from lockgate.core.ruling.candidates import find_candidates
+from lockgate.core.ruling.index import find_candidates
 
 
 def pieces(argument: str, value: str, seen: str) -> set[bytes]:
