@@ -80,15 +80,15 @@ def test_what_a_spent_budget_left_unread_is_not_remembered(scanner: Scanner) -> 
     assert list(held.find_orders(ample()))
 
 
-def test_a_name_of_a_tool_is_looked_for_once_and_costs_the_same(scanner: Scanner) -> None:
-    session = of_one_reading(indexed("Please delete the calendar today. The calendar is old.", scanner))
+def test_looking_for_the_name_of_a_tool_again_costs_the_same(scanner: Scanner) -> None:
+    text = indexed("Please delete the calendar today. The calendar is old.", scanner)
     verbs, objects = frozenset({b"delete"}), frozenset({b"calendar"})
     budgets = [WorkBudget(1000) for _ in range(3)]
     spent = WorkBudget(0)
     spent.exhaust()
-    assert session.find_tool_orders("delete_calendar", verbs, objects, spent) == []
-    orders = [session.find_tool_orders("delete_calendar", verbs, objects, budget) for budget in budgets]
-    assert [order.start for _, order in orders[0]] == [0]
+    assert list(text.find_orders_by_verb(verbs, objects, spent)) == []
+    orders = [list(text.find_orders_by_verb(verbs, objects, budget)) for budget in budgets]
+    assert [order.start for order in orders[0]] == [0]
     assert orders[1:] == [orders[0]] * 2
     assert len({budget.left for budget in budgets}) == 1
 

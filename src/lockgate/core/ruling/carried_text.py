@@ -27,12 +27,12 @@ from lockgate.core.ruling.context import CarriedFrom, Context
 from lockgate.core.ruling.effects.activity import WRITES, Change
 from lockgate.core.ruling.effects.programs.loaded_files import LOADS, acts_when_run
 from lockgate.core.ruling.effects.project import is_shared_host, normalize_path
-from lockgate.core.ruling.index import IndexedReading, Places, find_candidates
+from lockgate.core.ruling.index import Candidate, IndexedReading
 from lockgate.core.ruling.provenance import GROUPS
 from lockgate.core.ruling.targets import PATTERNS as _P
 from lockgate.core.ruling.targets import is_local_host
 from lockgate.core.ruling.work_budget import WorkBudget
-from lockgate.core.text.imperatives import prepare, split_words
+from lockgate.core.text.imperatives import fold_words, prepare, split_words
 from lockgate.core.text.scanner import Scanner
 from lockgate.core.vocabulary import Effect, Severity
 
@@ -383,13 +383,17 @@ class _DerivationSearch:
         values.sort(key=lambda row: (not row[1], row[0].isalnum()))
         self._is_cut = self._is_cut or len(values) > _MAX_VALUES
         for value, is_address in values[:_MAX_VALUES]:
-            places = self._find_places(value)
+            words = split_words(value)
+            piece = Candidate(Leaf("value", value.decode("utf-8", "replace")), value, words, fold_words(value))
+            found = self._context.index.find(piece, self._budget)
+            places = [
+                held for held in found if held.reading.block in self._blocks and value in held.reading.text.prepared
+            ]
             is_ordered = any(held.is_ordered(self._budget) for held in places)
             if is_ordered or (places and is_address and not value.isalnum()):
                 ordered = FingerprintKind.ORDERED_ADDRESS if is_address else FingerprintKind.ORDERED_NAME
                 kind, weight = (ordered, _RUN) if is_ordered else (FingerprintKind.ADDRESS, 1)
-                word = max(split_words(value), key=len)
-                self._add(places[0].reading, weight, [Fingerprint(_hash(value), kind, word)])
+                self._add(places[0].reading, weight, [Fingerprint(_hash(value), kind, max(words, key=len))])
 
     def _is_no_news(self, value: bytes) -> bool:
         """Return whether the user or the project names it, or it says nothing about who is reached."""
@@ -404,17 +408,6 @@ class _DerivationSearch:
             or project.has_package(name)
             or self._context.goal.contains_address(value, self._budget)
         )
-
-    def _find_places(self, value: bytes) -> list[Places]:
-        """Return where untrusted texts have this value."""
-        leaf, index = Leaf("value", value.decode("utf-8", "replace")), self._context.index
-        return [
-            held
-            for candidate in find_candidates(leaf, index.words)
-            if candidate.piece == value
-            for held in index.find(candidate, self._budget)
-            if held.reading.block in self._blocks and value in held.reading.text.prepared
-        ]
 
 
 def _find_values(prepared: bytes) -> dict[bytes, bool]:

@@ -32,8 +32,8 @@ MAX_VALUE = 400
 STOP_WORDS = frozenset(" ".join(read_sections(__package__, "common_values.txt")["stop words"]).encode().split())
 _MAX_ADDRESSES, _MAX_GROUPED = 64, 48
 _PLACES_ON_PAGE = frozenset({"selector", "xpath", "locator", "ref"})
-# Orders in one context that name one tool, and orders of one text that are remembered.
-MAX_TOOL_ORDERS, MAX_ORDERS = 256, 2048
+# Orders of one text that are remembered.
+MAX_ORDERS = 2048
 # Places of one value in one text that are looked at.
 MAX_PLACES = 32_768
 # An order's verb stands so far around the end of its cue, and its object so far behind that.
@@ -238,16 +238,17 @@ class TextIndex:
         self, verbs: frozenset[bytes], things: frozenset[bytes], budget: WorkBudget
     ) -> Iterator[Order]:
         """Yield the orders with one of these verbs as their own, and one of the things close behind it."""
-        acting = verbs.intersection(self.words)
-        objects = (things - verbs).intersection(self.words)
-        if not objects or not budget.take_once(self, len(self.prepared) // _BYTES_FOR_CUES):
+        objects = things - verbs
+        # Most texts do not have the words.
+        if self.words.keys().isdisjoint(verbs) or self.words.keys().isdisjoint(objects):
             return
+        budget.take_once(self, len(self.prepared) // _BYTES_FOR_CUES)
         last = -1
         for cue in self._cues:
             if not budget.take():
                 return
             around = self.prepared[max(0, cue - _AROUND_CUE) : cue + _BEHIND_CUE]
-            if any(verb in around[: 2 * _AROUND_CUE] for verb in acting) and any(thing in around for thing in objects):
+            if any(verb in around[: 2 * _AROUND_CUE] for verb in verbs) and any(thing in around for thing in objects):
                 if not budget.take(SENTENCE_STEPS):
                     return
                 order = self.order_at_cue(cue)
@@ -308,15 +309,13 @@ class Places(NamedTuple):
 
 
 class Index:
-    """The readings of a context, oldest first, and which of them hold a value or an order for a tool."""
+    """The readings of a context, oldest first, and which of them hold a value."""
 
     def __init__(self) -> None:
         self.readings: list[IndexedReading] = []
         self.words: set[bytes] = set()
         # How many bytes all readings have.
         self.size = 0
-        # By tool, how many readings were asked, the orders that they hold for it, and what finding them cost.
-        self._tools: dict[str, tuple[int, list[tuple[IndexedReading, Order]], int]] = {}
 
     def add(self, reading: IndexedReading) -> None:
         """Take in a reading of the latest block."""
@@ -339,20 +338,3 @@ class Index:
                 continue
             if not budget.is_spent and (spans := reading.text.find(candidate, budget)):
                 yield Places(reading, candidate, spans)
-
-    def find_tool_orders(
-        self, tool: str, verbs: frozenset[bytes], objects: frozenset[bytes], budget: WorkBudget
-    ) -> list[tuple[IndexedReading, Order]]:
-        """Return the orders that name a tool's verb and object."""
-        asked, orders, steps = self._tools.get(tool, (0, [], 0))
-        budget.take(steps)
-        left, orders = budget.left, [*orders]
-        for reading in self.readings[asked:]:
-            words = reading.text.words.keys()
-            if not words.isdisjoint(verbs) and not words.isdisjoint(objects):
-                orders += [(reading, order) for order in reading.text.find_orders_by_verb(verbs, objects, budget)]
-        if len(orders) >= MAX_TOOL_ORDERS:
-            budget.exhaust()
-        if not budget.is_spent:
-            self._tools[tool] = len(self.readings), orders, steps + left - budget.left
-        return orders[:MAX_TOOL_ORDERS]

@@ -76,7 +76,7 @@ class Lookup:
         only_requests: bool = False,
     ) -> None:
         self._context, self._goal, self._index = context, context.goal, context.index
-        self._tool, self._first, self._delegated, self._only_requests = tool, first, delegated, only_requests
+        self._first, self._delegated, self._only_requests = first, delegated, only_requests
         self._verbs, self._objects = intent_of(tool)
         self._is_asked_for = context.goal.asks_for_tool(tool)
         self.budget = WorkBudget(context.index.size + sum([len(leaf.text) for leaf in leaves]))
@@ -330,13 +330,15 @@ class Lookup:
         if len(unasked) > _FEW_WORDS or (unasked and unasked.isdisjoint(words)):
             return []
         findings: dict[str, Finding] = {}
-        for reading, order in self._index.find_tool_orders(self._tool, self._verbs, self._objects, self.budget):
-            if reading.position < self._first or (unasked and unasked.isdisjoint(order.words)):
+        for reading in self._index.readings:
+            if reading.position < self._first or reading.block in self._delegated or reading.block in findings:
                 continue
-            if reading.block not in self._delegated and reading.block not in findings:
-                span = reading.text.span_in_block(order.start, order.end, self.budget)
-                sentence, how = _sentence_of(reading, order)[:_MAX_EXCERPT], reading.text.part.how
-                findings[reading.block] = Finding("origin:tool-in-order", reading.block, *span, how, sentence)
+            for order in reading.text.find_orders_by_verb(self._verbs, self._objects, self.budget):
+                if not unasked or not unasked.isdisjoint(order.words):
+                    span = reading.text.span_in_block(order.start, order.end, self.budget)
+                    sentence, how = _sentence_of(reading, order)[:_MAX_EXCERPT], reading.text.part.how
+                    findings[reading.block] = Finding("origin:tool-in-order", reading.block, *span, how, sentence)
+                    break
         return list(findings.values())
 
     def _unasked_words(self, leaves: Sequence[Leaf]) -> set[bytes]:

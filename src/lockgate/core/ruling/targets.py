@@ -182,16 +182,13 @@ def find_alike(target: str, known: str) -> str:
     """
     addresses = _addresses_by_look(known)
     for name in _addresses_in(target.lower()):
-        host = name.rpartition("@")[2]
-        domain = _domain_of(host)
-        for look, part in zip(_looks_of(name), (name, host, domain), strict=True):
-            other = addresses.get(look, part)
-            # A platform reads some hosts with dots and with hyphens.
-            is_same = not is_open_to_all(domain.encode()) or other.replace("-", ".") == part.replace("-", ".")
-            is_same_owner = part is not name and is_same and domain == _domain_of(other.rpartition("@")[2])
-            label = name.rpartition("@")[0] if part is name else domain.partition(".")[0]
-            if other != part and not is_same_owner and len(label) >= _MIN_NAME:
-                return other
+        owner = _owner_of(name)
+        whole, look = _looks_of(name)
+        if len(name.rpartition("@")[0]) >= _MIN_NAME and addresses.get(whole, name) != name:
+            return addresses[whole]
+        other = addresses.get(look, name)
+        if len(owner.partition(".")[0]) >= _MIN_NAME and _owner_of(other) != owner:
+            return other
     return ""
 
 
@@ -218,16 +215,18 @@ def _decode_label(label: re.Match[bytes]) -> bytes:
         return label[0]
 
 
-def _domain_of(host: str) -> str:
-    return domain_of(host.encode()).decode()
-
-
-def _looks_of(name: str) -> tuple[str, str, str]:
-    """Return what a mailbox or host looks like: the whole letter by letter, its host, and its domain."""
+def _owner_of(name: str) -> str:
+    """Return the part of a host that has one owner; on a platform that is a label more than its domain."""
     host = name.rpartition("@")[2]
-    names = (part.translate(_SAME_LETTERS) for part in (host, _domain_of(host)))
-    one, other = (_P["doubled"].sub(r"\1", _join_letters(part)) for part in names)
-    return _join_letters(name), one, other
+    domain = domain_of(host.encode()).decode()
+    before = host.removesuffix(domain).removesuffix(".").rpartition(".")[2]
+    return f"{before}.{domain}" if before and is_open_to_all(domain.encode()) else domain
+
+
+def _looks_of(name: str) -> tuple[str, str]:
+    """Return what a mailbox or host looks like letter by letter, and what the name of its owner does."""
+    owner = _join_letters(_owner_of(name).translate(_SAME_LETTERS))
+    return _join_letters(name), _P["doubled"].sub(r"\1", owner)
 
 
 def _join_letters(name: str) -> str:
