@@ -356,6 +356,7 @@ def may_be_delegated(effect: Effect) -> bool:
     return effect.severity < Severity.REACHES_OUT or effect.kind in WIDENED_KINDS or is_installed or is_channel
 
 
+@lru_cache(maxsize=1024)
 def is_delegated_to(names: frozenset[str], source: str, produced_by: str) -> bool:
     """Return whether a block is what the goal names: by its source, or by what its call was given.
 

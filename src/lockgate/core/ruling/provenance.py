@@ -23,6 +23,7 @@ from lockgate.core.ruling.effects.tool_arguments import ROLES, is_content, leaf_
 from lockgate.core.ruling.goal import COMMON, SMALL_WORDS, hands_over, intent_of, is_word_for_kind
 from lockgate.core.ruling.index import STOP_WORDS, Candidate, IndexedReading, Places, Span, find_candidates
 from lockgate.core.ruling.targets import BYTE_PATTERNS as _B
+from lockgate.core.ruling.targets import PATTERNS as _P
 from lockgate.core.ruling.targets import text_behind_accounts
 from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.tables import read_table
@@ -95,7 +96,10 @@ class Lookup:
         key = leaf, "" if effect is None else effect.kind
         if key not in self._traces:
             best = Trace("nowhere")
-            for candidate in find_candidates(leaf, self._index.words):
+            # Most prose has no address in it.
+            is_sink = sink_from_argument(leaf.argument) in _ADDRESS_SINKS
+            is_sought = not addresses_only or is_sink or _P["may be aimed"].search(leaf.text)
+            for candidate in find_candidates(leaf, self._index.words) if is_sought else ():
                 is_aimed = _is_addressed(candidate) or candidate.is_number
                 if not self.budget.is_spent and (is_aimed or not addresses_only):
                     best = self._trace_candidate(candidate, effect, best)
