@@ -27,7 +27,7 @@ from lockgate.core.ruling.context import CarriedFrom, Context
 from lockgate.core.ruling.effects.activity import WRITES, Change
 from lockgate.core.ruling.effects.programs.loaded_files import LOADS, acts_when_run
 from lockgate.core.ruling.effects.project import is_shared_host, normalize_path
-from lockgate.core.ruling.index import Candidate, IndexedReading
+from lockgate.core.ruling.index import Candidate, IndexedReading, Places
 from lockgate.core.ruling.provenance import GROUPS
 from lockgate.core.ruling.targets import PATTERNS as _P
 from lockgate.core.ruling.targets import is_local_host
@@ -273,22 +273,25 @@ def find_derived(
     A file that it downloads is untrusted whole, and what it writes if it names such a file, which then is from
     `copied_from`. `folder` is what relative paths start from.
     """
-    text, kinds = "\n".join(leaf.text for leaf in leaves), {effect.kind for effect in effects}
-    targets = [(effect.kind, effect.target) for effect in effects if effect.target]
-    written = [target for kind, target in targets if kind in WRITES]
+    text = "\n".join(leaf.text for leaf in leaves)
+    written = _targets_of(effects, WRITES)
     saved = written if copied_from else []
     # What a filter has rewritten is called a download as well.
     if copied_from or "://" in text or any(effect.severity >= Severity.REACHES_OUT for effect in effects):
-        saved = [target for kind, target in targets if kind == "downloads-file"] + saved
-    host = next((target for kind, target in targets if kind == "requests"), "")
+        saved = _targets_of(effects, {"downloads-file"}) + saved
+    host = "".join(_targets_of(effects, {"requests"})[:1])
     source = copied_from or printable(f"web:{host}" if host else "download", 200)
     marks = [mark_file(_full_path(path, folder), source) for path in dict.fromkeys(saved)]
-    if kinds.isdisjoint(WRITES | GROUPS["keeping"]):
+    if all(effect.kind not in WRITES | GROUPS["keeping"] for effect in effects):
         return marks
     # Who gets a message is not what was written in it: such an address would make every calendar suspicious.
     receivers = {effect.target.lower().encode("utf-8", "ignore") for effect in effects}
     derived = find_derived_note(context, text, scanner, receivers, _full_path(written[0], folder) if written else "")
     return marks if derived is None else [*marks, derived]
+
+
+def _targets_of(effects: Sequence[Effect], kinds: AbstractSet[str]) -> list[str]:
+    return [effect.target for effect in effects if effect.kind in kinds and effect.target]
 
 
 def find_derived_note(
@@ -383,17 +386,14 @@ class _DerivationSearch:
         values.sort(key=lambda row: (not row[1], row[0].isalnum()))
         self._is_cut = self._is_cut or len(values) > _MAX_VALUES
         for value, is_address in values[:_MAX_VALUES]:
-            words = split_words(value)
-            piece = Candidate(Leaf("value", value.decode("utf-8", "replace")), value, words, fold_words(value))
-            found = self._context.index.find(piece, self._budget)
-            places = [
-                held for held in found if held.reading.block in self._blocks and value in held.reading.text.prepared
-            ]
+            places = self._find_places(value)
             is_ordered = any(held.is_ordered(self._budget) for held in places)
             if is_ordered or (places and is_address and not value.isalnum()):
                 ordered = FingerprintKind.ORDERED_ADDRESS if is_address else FingerprintKind.ORDERED_NAME
                 kind, weight = (ordered, _RUN) if is_ordered else (FingerprintKind.ADDRESS, 1)
-                self._add(places[0].reading, weight, [Fingerprint(_hash(value), kind, max(words, key=len))])
+                self._add(
+                    places[0].reading, weight, [Fingerprint(_hash(value), kind, max(split_words(value), key=len))]
+                )
 
     def _is_no_news(self, value: bytes) -> bool:
         """Return whether the user or the project names it, or it says nothing about who is reached."""
@@ -408,6 +408,12 @@ class _DerivationSearch:
             or project.has_package(name)
             or self._context.goal.contains_address(value, self._budget)
         )
+
+    def _find_places(self, value: bytes) -> list[Places]:
+        """Return where untrusted texts have this value."""
+        leaf = Leaf("value", value.decode("utf-8", "replace"))
+        held = self._context.index.find(Candidate(leaf, value, split_words(value), fold_words(value)), self._budget)
+        return [each for each in held if each.reading.block in self._blocks and value in each.reading.text.prepared]
 
 
 def _find_values(prepared: bytes) -> dict[bytes, bool]:

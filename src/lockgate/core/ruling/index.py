@@ -290,6 +290,11 @@ class Places(NamedTuple):
         """Return whether an order has the value inside it."""
         return any(is_inside for _, is_inside in self.find_orders(budget))
 
+    @property
+    def is_beside_cue(self) -> bool:
+        """Whether an order is near. "Fill in the address of the record above": the record is a part of it."""
+        return next(self.reading.text.find_cues_near(self.spans), None) is not None
+
     def find_span(self, exact: bytes, order: Order | None, budget: WorkBudget) -> tuple[int, int, bool]:
         """Return where the value stands in the block's own text, in characters: near the order when there is one.
 

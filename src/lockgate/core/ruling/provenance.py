@@ -113,7 +113,7 @@ class Lookup:
     def _trace_candidate(self, candidate: Candidate, effect: Effect | None, best: Trace) -> Trace:
         """Return the stronger of a trace and what the texts say of one piece of a value."""
         handed = self._delegated if effect is None or effect.severity < Severity.OPENS_A_DOOR else ()
-        known, argument = self._is_known(candidate, effect), candidate.leaf.argument
+        known = self._is_known(candidate, effect)
         seen: set[str] = set()
         for held in self._index.find(candidate, self.budget, self._first):
             block = held.reading.block
@@ -126,14 +126,17 @@ class Lookup:
                 continue
             seen.add(block)
             origin = self._origin(held, order, effect, known=known)
-            (self._ordered if signal else self._origins).append(origin)
-            if signal:
-                rule = Finding(signal, argument, origin.start, origin.end, origin.how, origin.value)
-                self.signals.setdefault((signal, argument), rule)
+            self._keep(origin, signal)
             if STRENGTH.index(named_by) < STRENGTH.index(best.named_by):
                 is_told = effect is not None and self._is_in_sentence(held)
                 best = Trace(named_by, origin, is_told)
         return best
+
+    def _keep(self, origin: Origin, signal: str) -> None:
+        (self._ordered if signal else self._origins).append(origin)
+        if signal:
+            rule = Finding(signal, origin.argument, origin.start, origin.end, origin.how, origin.value)
+            self.signals.setdefault((signal, origin.argument), rule)
 
     def _is_known(self, candidate: Candidate, effect: Effect | None) -> bool:
         """Return whether the user or a trusted text says a value; a target only as plain words, a door's the user."""
@@ -164,16 +167,13 @@ class Lookup:
         carried = self._context.carried.get(held.reading.block)
         if carried is not None and carried.is_firm and carried.is_ordered:
             return "order", True
-        if not (held.candidate.is_distinctive or (effect.kind in GROUPS["package"] and _is_installed(held))):
-            # A plain word is hardly evidence that the target was taken from the text.
+        if not _is_telling(held, effect):
             return "nowhere", False
         is_given = effect.kind in GROUPS["given by owners"]
         if len(held.spans) > _MANY_PLACES and KINDS[effect.kind].by_target and not is_given:
             # The text is enough of a reason: a log with thousands of lines about a host need not be read for orders.
             return "record", True
-        # "Fill in the address of the record above": beside an order a record is a part of it.
-        is_beside = is_form_field(effect) and next(held.reading.text.find_cues_near(held.spans), None) is not None
-        is_ordered = is_beside or held.is_ordered(self.budget)
+        is_ordered = held.is_ordered(self.budget) or (is_form_field(effect) and held.is_beside_cue)
         if is_given and self._is_owner_named(held, effect, is_ordered=is_ordered):
             return "owner", True
         return ("text" if is_ordered or self._is_in_sentence(held) else "record"), False
@@ -207,21 +207,33 @@ class Lookup:
         has_verb, is_addressed = not self._verbs.isdisjoint(order.words), _is_addressed(candidate)
         around = order.words if is_inside else order.words.union(order.reach.split())
         if candidate.is_number:
-            # An order means a number if it has the tool's verb, and its object or the argument's name.
-            named = {word.encode() for word in argument_words(candidate.leaf.argument)}
-            is_named = not around.isdisjoint(named | self._objects if is_inside else named)
-            return "origin:number-in-order" if has_verb and is_named else ""
+            is_meant = has_verb and not around.isdisjoint(self._words_for(candidate, is_inside=is_inside))
+            return "origin:number-in-order" if is_meant else ""
         if candidate.is_plain_word:
             # In an order in another language the tool's English verb cannot stand; a name that the call goes to can.
             return "origin:word-in-order" if is_inside and (has_verb or is_addressed) else ""
-        # Where the user asked for the act, only an order that names it or an address may be about this call; for a call
-        # that only follows a link, only one to follow links.
-        if self._is_asked_for and not is_addressed and (self._verbs | self._objects).isdisjoint(around):
+        if not self._is_about_call(candidate, order, around, is_addressed=is_addressed):
             return ""
-        if self._only_requests and (self._verbs | _REQUEST_VERBS).isdisjoint(order.words.difference(candidate.words)):
-            return ""
-        is_told = (order.points_away or has_verb) and (is_addressed or _B["distinctive"].search(candidate.piece))
+        is_told = (is_addressed or _B["distinctive"].search(candidate.piece)) and (order.points_away or has_verb)
         return IN_ORDER if is_inside else NEAR_ORDER if is_told else ""
+
+    def _words_for(self, candidate: Candidate, *, is_inside: bool) -> frozenset[bytes]:
+        """Return the words by which an order means a number, beside the tool's verb: its object or the argument's."""
+        named = frozenset(word.encode() for word in argument_words(candidate.leaf.argument))
+        return named | self._objects if is_inside else named
+
+    def _is_about_call(
+        self, candidate: Candidate, order: Order, around: frozenset[bytes], *, is_addressed: bool
+    ) -> bool:
+        """Return whether an order may be about this call.
+
+        Where the user asked for the act, only one that names it or an address is; for a call that only follows a link,
+        only one to follow links.
+        """
+        if self._is_asked_for and not is_addressed and (self._verbs | self._objects).isdisjoint(around):
+            return False
+        verbs = self._verbs | _REQUEST_VERBS
+        return not self._only_requests or not verbs.isdisjoint(order.words.difference(candidate.words))
 
     def _is_in_sentence(self, held: Places) -> bool:
         """Return whether a text gives a value in a sentence, and not only in fields of records."""
@@ -243,12 +255,8 @@ class Lookup:
         if is_ordered or (is_address and any(_is_in_prose(text, place) for place in places)):
             # Anyone can write a sentence with a name that the user knows, and an address of his own.
             return False
-        names = _B["local parts"].split(held.candidate.piece.partition(b"@")[0])
-        for at, _ in places:
-            names += _words_before(text, at, in_one_record=pays)
         # A word that every goal has names no one.
-        known = goal.proper_names if pays else goal.asked - COMMON
-        return any(len(name) > 2 and not name.isdigit() and name in known for name in names)
+        return not _find_owners(held, in_one_record=pays).isdisjoint(goal.proper_names if pays else goal.asked - COMMON)
 
     def _origin(
         self, held: Places, order: Order | None = None, effect: Effect | None = None, *, known: bool = False
@@ -283,20 +291,22 @@ class Lookup:
             # By block, the places before where the words stand in or beside an order, by word.
             origins: defaultdict[str, dict[bytes, Origin]] = defaultdict(dict)
             for word in sorted(words) if len(words) <= _MOST_LOOKED_UP else ():
-                for held in self._find_held(Leaf(effect.argument, word.decode("utf-8", "ignore"))):
-                    name, is_before = held.reading.block, held.reading.position < self._context.positions[block]
-                    order = next((order for order, _ in held.find_orders(self.budget)), None) if is_before else None
-                    if order is not None and name not in self._delegated:
-                        origins[name].setdefault(word, self._origin(held, order, effect))
+                for held, order in self._find_ordered(Leaf(effect.argument, word.decode("utf-8", "ignore")), block):
+                    origins[held.reading.block].setdefault(word, self._origin(held, order, effect))
             for by_word in origins.values():
                 if len(by_word) == len(words):
                     return next(iter(by_word.values()))
         return None
 
-    def _find_held(self, leaf: Leaf) -> Iterator[Places]:
-        """Yield the texts that hold a value as a whole."""
+    def _find_ordered(self, leaf: Leaf, block: str) -> Iterator[tuple[Places, Order]]:
+        """Yield the texts before a block that have a value in or beside an order, with that order."""
         for candidate in find_candidates(leaf, self._index.words)[:1]:
-            yield from self._index.find(candidate, self.budget, self._first)
+            for held in self._index.find(candidate, self.budget, self._first):
+                is_before = held.reading.position < self._context.positions[block]
+                if is_before and held.reading.block not in self._delegated:
+                    for order, _ in held.find_orders(self.budget):
+                        yield held, order
+                        break
 
     def find_dictated(self, leaves: Sequence[Leaf], *, written: bool = False) -> Origin | None:
         """Return where untrusted text has a whole command word for word, and no trusted or vetted text does.
@@ -326,8 +336,7 @@ class Lookup:
         The name of a tool that runs its argument says nothing: the argument is compared.
         """
         words = self._index.words
-        runs = any(leaf.text and sink_from_argument(leaf.argument) == "command" for leaf in leaves)
-        if self._is_asked_for or runs or self._verbs.isdisjoint(words):
+        if self._is_asked_for or any(map(_is_command, leaves)) or self._verbs.isdisjoint(words):
             return []
         # With arguments of its own a call is told apart by them; the bare order counts where there is little else.
         unasked = self._unasked_words(leaves)
@@ -335,15 +344,18 @@ class Lookup:
             return []
         findings: dict[str, Finding] = {}
         for reading in self._index.readings:
-            if reading.position < self._first or reading.block in self._delegated or reading.block in findings:
-                continue
-            for order in reading.text.find_orders_by_verb(self._verbs, self._objects, self.budget):
-                if not unasked or not unasked.isdisjoint(order.words):
-                    span = reading.text.span_in_block(order.start, order.end, self.budget)
-                    sentence, how = _sentence_of(reading, order)[:_MAX_EXCERPT], reading.text.part.how
-                    findings[reading.block] = Finding("origin:tool-in-order", reading.block, *span, how, sentence)
-                    break
+            if reading.position >= self._first and reading.block not in self._delegated | findings.keys():
+                orders = reading.text.find_orders_by_verb(self._verbs, self._objects, self.budget)
+                for order in orders:
+                    if not unasked or not unasked.isdisjoint(order.words):
+                        findings[reading.block] = self._finding_from_order(reading, order)
+                        break
         return list(findings.values())
+
+    def _finding_from_order(self, reading: IndexedReading, order: Order) -> Finding:
+        span = reading.text.span_in_block(order.start, order.end, self.budget)
+        sentence, how = _sentence_of(reading, order)[:_MAX_EXCERPT], reading.text.part.how
+        return Finding("origin:tool-in-order", reading.block, *span, how, sentence)
 
     def _unasked_words(self, leaves: Sequence[Leaf]) -> set[bytes]:
         """Return the words of this call's telling values that the user did not write; prose tells nothing.
@@ -358,6 +370,10 @@ class Lookup:
             if len(unasked) > _FEW_WORDS:
                 break
         return unasked
+
+
+def _is_command(leaf: Leaf) -> bool:
+    return bool(leaf.text) and sink_from_argument(leaf.argument) == "command"
 
 
 def _is_addressed(candidate: Candidate) -> bool:
@@ -412,13 +428,24 @@ def _is_in_prose(text: bytes, place: Span) -> bool:
     for border in _FIELD_BORDERS:
         behind = behind.partition(border)[0]
     words = [word for word in split_words(before + behind) if word.isalpha()]
-    return len(words) >= _FEW_WORDS and not SMALL_WORDS.isdisjoint(words)
+    # A subject that git or its server writes is none: `1a2b3c4 Merge branch 'login' into main`.
+    is_merge = _B["merged"].fullmatch(before + behind)
+    return len(words) >= _FEW_WORDS and not SMALL_WORDS.isdisjoint(words) and not is_merge
 
 
-def _is_installed(held: Places) -> bool:
-    """Return whether a text speaks of installing before a place of a value."""
-    text = held.reading.text.prepared
-    return any(_B["installing"].search(text[max(0, at - _NEAR) : at]) for at, _ in held.spans[:64])
+def _is_telling(held: Places, effect: Effect) -> bool:
+    """Return whether a place is evidence that the target was taken from it; a plain word hardly is."""
+    text, is_package = held.reading.text.prepared, effect.kind in GROUPS["package"]
+    near = (text[max(0, at - _NEAR) : at] for at, _ in held.spans[:64]) if is_package else ()
+    return held.candidate.is_distinctive or any(map(_B["installing"].search, near))
+
+
+def _find_owners(held: Places, *, in_one_record: bool) -> set[bytes]:
+    """Return the words that may name the owner of an address: those in it, and those before it."""
+    words = _B["local parts"].split(held.candidate.piece.partition(b"@")[0])
+    for at, _ in held.spans[:_MAX_PLACES]:
+        words += _words_before(held.reading.text.prepared, at, in_one_record=in_one_record)
+    return {word for word in words if len(word) > 2 and not word.isdigit()}
 
 
 def _words_before(text: bytes, at: int, *, in_one_record: bool) -> list[bytes]:
