@@ -25,17 +25,22 @@ _LABEL = re.compile(
     r"(?:pass(?:word|wd|phrase|code)|passwort|kennwort|contrase|senha|mot de passe|wachtwoord|parola"
     r"|has[lł]o|парол|密码|secret|(?:api|access|private)[ _-]?key)[^\n]{0,32}$"
 )
+# A secret is long, or stands behind a label: most texts have neither.
+_LONG = re.compile(r"[\w+/=-]{16}")
+_STEMS = "pass parol kennwort contrase senha wachtwoord haslo hasło парол 密码 secret key".split()
 # The argument that a login or a request has for its own secret.
 _OWN = re.compile(r"(?i)pass|token|secret|key|auth|credential|cookie|header")
 
 
 def find_carried_secrets(leaves: Sequence[Leaf]) -> Iterator[Effect]:
     """Yield an effect for each kind of secret in the arguments; its target says which kind it is."""
-    leaves = [leaf for leaf in leaves if len(leaf.text) >= _LEAST]
+    leaves = [leaf for leaf in leaves if len(leaf.text) >= _LEAST and _may_hold(leaf.text)]
+    if not leaves:
+        return
     everything = lowercase_same_length("\n".join([leaf.text for leaf in leaves]))
     marks = frozenset([mark for mark in _MARKS if mark in everything])
     done = set()
-    for leaf in leaves if marks else ():
+    for leaf in leaves:
         low = lowercase_same_length(leaf.text)
         is_own = _OWN.search(leaf.argument) is not None
         for span in find_credentials(leaf.text, low, marks):
@@ -44,6 +49,11 @@ def find_carried_secrets(leaves: Sequence[Leaf]) -> Iterator[Effect]:
             if name and name not in done and (not is_own or name == "private key"):
                 done.add(name)
                 yield effect("sends-secret", name, argument=leaf.argument, span=(span.start, span.end))
+
+
+def _may_hold(text: str) -> bool:
+    low = text.lower()
+    return any([stem in low for stem in _STEMS]) or any([_LONG.search(word) for word in text.split() if len(word) > 15])
 
 
 # Programs that print secrets whose words name no file of keys.
