@@ -53,7 +53,8 @@ def find_carried_secrets(leaves: Sequence[Leaf]) -> Iterator[Effect]:
 
 def _may_hold(text: str) -> bool:
     low = text.lower()
-    return any([stem in low for stem in _STEMS]) or any([_LONG.search(word) for word in text.split() if len(word) > 15])
+    has_stem = any(stem in low for stem in _STEMS)
+    return has_stem or any(_LONG.search(word) for word in text.split() if len(word) >= _LEAST)
 
 
 # Programs that print secrets whose words name no file of keys.

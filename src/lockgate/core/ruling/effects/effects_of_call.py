@@ -37,9 +37,10 @@ from lockgate.core.ruling.effects.tool_arguments import (
     name_parts,
     quote_word,
     roles_of,
+    roles_of_all,
+    stated_name,
 )
 from lockgate.core.ruling.effects.tool_commands import (
-    METHODS,
     ToolCommand,
     command_of,
     kinds_of_request,
@@ -63,7 +64,6 @@ from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import (
     WORDS,
     ToolName,
-    gravest_act,
     kind_by_annotations,
     read_tool_name,
 )
@@ -71,9 +71,7 @@ from lockgate.core.ruling.tool_risk import (
 MAX_EFFECTS = 32
 MAX_LEAVES_READ = 1000
 _MAX_TARGET = 200
-_LENGTHS = range(1, _MAX_TARGET + 1)
 _MAX_TARGETS = 40
-_MAX_ACTION = 40
 _RUNS = WORDS["runs"]
 _WRAPPER = frozenset(("command", "command arguments", "beside a command"))
 _OTHER_SEEDS = frozenset("read write glob grep web_fetch".split())
@@ -90,6 +88,8 @@ _SENDS = frozenset("sends-message sends-data shares publishes sends-secret".spli
 # Kinds that say nothing about what a command does, of which no tool's name says that its service is on this machine.
 _NOT_KNOWN = frozenset("runs-program unknown-act computes asks-local".split())
 _NOT_KNOWN_BY_NAME = _NOT_KNOWN | {"unreadable", "runs-project-task"}
+# Where the name leaves open what is done, the arguments may state it.
+_LEFT_OPEN = OPEN_KINDS | {"changes-service", "deletes-record"}
 # What a name says by a row of its own, where the words of a command may be too few to say it.
 _PARTICULAR = frozenset(("changes-remote", "clones", *SPENDS))
 _IN_ACCOUNT = re.compile(r"[\d@]")
@@ -179,7 +179,7 @@ def _read_call(call: ToolCall, leaves: Sequence[Leaf] | None, project: Project, 
         effects = read_command(command, "command", project, activity)
         return effects + _known_secrets([Leaf("command", command)], effects, activity)
     leaves = flatten_arguments(call.arguments)[0] if leaves is None else leaves
-    return _read_tool(_Use(call, name, leaves, project, activity))
+    return _read_tool(_Use(call, name, leaves, roles_of_all(leaves[:MAX_LEAVES_READ]), project, activity))
 
 
 def _known_secrets(
@@ -196,11 +196,12 @@ def _is_other_shell(name: ToolName) -> bool:
 
 
 class _Use(NamedTuple):
-    """A call of a tool with its name as it is read, and its flattened arguments."""
+    """A call of a tool with its name as it is read, its flattened arguments, and all that these may be for."""
 
     call: ToolCall
     name: ToolName
     leaves: Sequence[Leaf]
+    roles: frozenset[str]
     project: Project
     activity: Activity
 
@@ -211,16 +212,17 @@ def _read_tool(use: _Use) -> list[Effect]:
     if len(use.leaves) > MAX_LEAVES_READ:
         own.insert(0, effect("unreadable", certainty=Certainty.GUESS))
         use = use._replace(leaves=use.leaves[:MAX_LEAVES_READ])
-    commands = _command_lines(use) if use.name.common not in _OTHER_SEEDS else []
-    effects = _read_run(use, commands)
+    command = command_of(use.call.tool, use.call.arguments)
+    lines = _command_lines(use, is_command=command is not None)
+    effects = _read_run(use, lines)
     is_local = effects is not None
-    if use.project.named is not None and (is_local or commands or use.name.verb in _RUNS):
+    if use.project.named is not None and (is_local or lines or use.name.verb in _RUNS):
         use.project.named.append("")
     if effects is None:
         effects, is_local = _read_other(use)
-        started = _read_commands(use, commands) if commands else []
-        effects += [entry for entry in started if entry.kind not in _NOT_KNOWN]
-    effects = _read_as_named(use, effects)
+        effects += [entry for entry in _read_commands(use, lines) if entry.kind not in _NOT_KNOWN] if lines else []
+    effects = _read_request(use, effects)
+    effects = _read_as_command(use, command, effects) if command is not None else effects
     carried = _known_secrets(use.leaves, effects, use.activity, is_local=is_local)
     carried += [] if is_local else find_carried_secrets(use.leaves)
     return [*own, *effects, *carried, *_raised_by_annotations(use.call, effects)]
@@ -232,9 +234,8 @@ def _read_other(use: _Use) -> tuple[list[Effect], bool]:
     if effects is not None:
         # A stranger's tool that looks something up gets what it is asked for, wherever the file is.
         return effects, bool(use.name.common) or use.name.kind != "looks"
-    effects = _read_web_tool(use)
     # A migration tool runs the statement that it is given.
-    return effects or [*_read_service_tool(use), *_read_values(use, "query")], False
+    return _read_web_tool(use) or [*_read_service_tool(use), *_read_values(use, "query")], False
 
 
 def limit_effects(effects: Sequence[Effect]) -> list[Effect]:
@@ -259,106 +260,91 @@ def _gravest(effects: Sequence[Effect]) -> int:
 # Tools that stand for a command line or a request.
 
 
-def _read_as_named(use: _Use, effects: list[Effect]) -> list[Effect]:
-    """Return the effects with those of the REST request or the command line that a tool is named after."""
+def _read_request(use: _Use, effects: list[Effect]) -> list[Effect]:
+    """Return the effects with those of the REST request that the arguments make, if they make one."""
     match = rest_request(use.call.tool, use.leaves)
     if match is None:
-        return _read_as_command(use, effects)
+        return effects
     request, address = match
     kinds = kinds_of_request(request, use.call.arguments)
-    is_path = address.text.startswith("/")
-    if is_path and KINDS[use.name.kind].severity < Severity.OPENS_A_DOOR and use.name.kind not in SPENDS:
+    kind = use.name.kind
+    if address.text.startswith("/") and KINDS[kind].severity < Severity.OPENS_A_DOOR and kind not in SPENDS:
         # Without a host the request is the whole call.
-        effects = [entry for entry in effects if entry.kind not in ("unknown-act", "requests", use.name.kind)]
+        effects = [entry for entry in effects if entry.kind not in ("unknown-act", "requests", kind)]
         kinds = kinds or ["looks" if request.startswith(("get_", "list_")) else read_tool_name(request).kind]
-    effects += (effect(kind, address.text[:_MAX_TARGET], argument=address.argument) for kind in kinds)
-    return effects if is_path else _read_as_command(use, effects)
+    return [*effects, *(effect(kind, address.text[:_MAX_TARGET], argument=address.argument) for kind in kinds)]
 
 
-def _read_as_command(use: _Use, effects: list[Effect]) -> list[Effect]:
+def _read_as_command(use: _Use, command: ToolCommand, effects: list[Effect]) -> list[Effect]:
     """Return the effects with those of the command line that a tool is named after.
 
     Where a row of the program has all words of the name, the name adds nothing but what opens a door or moves money.
     """
-    name, command = use.name, command_of(use.call.tool, use.call.arguments)
-    if command is None or (name.kind == "looks" and not command.is_whole):
-        return effects
+    name, unknown = use.name, _NOT_KNOWN if command.is_known else _NOT_KNOWN_BY_NAME
     lines = read_command(command.line, "", use.project, use.activity)
-    unknown = _NOT_KNOWN if command.is_known else _NOT_KNOWN_BY_NAME
     read = [entry._replace(start=0, end=0) for entry in lines if entry.kind not in unknown]
-    if not read or not _decides(command, read, name, effects):
+    if not read or (name.kind == "looks" and not command.is_whole):
         return effects
-    covered = {"unknown-act", _covered_kind(command, read, name)}
+    gravest, by_name = _gravest(read), _gravest(effects)
+    # A command that has not been told what to work on says nothing, nor one that says the same as the name.
+    is_untold = gravest < Severity.REACHES_OUT and name.has("works here" if gravest else "acts on something")
+    if gravest == by_name and read[0].kind == effects[0].kind:
+        is_news = not effects[0].target and bool(read[0].target)
+    else:
+        is_news = command.is_known or gravest > by_name or name.kind == "unknown-act"
+    if is_untold or not is_news:
+        return effects
+    is_row = command.is_whole or (command.is_known and gravest > Severity.LOOKS)
+    stays = name.kind in _PARTICULAR or KINDS[name.kind].severity is Severity.OPENS_A_DOOR
+    covered = {"unknown-act", name.kind if is_row and not stays else read[0].kind}
     # Whom the name's act names by an address stays.
     effects = [entry for entry in effects if "@" in entry.target or entry.kind not in covered]
-    return [*read, *effects] if _gravest(read) >= _gravest(effects) else effects
-
-
-def _covered_kind(command: ToolCommand, read: Sequence[Effect], name: ToolName) -> str:
-    """Return the kind that a command says better, the name's if it has a row: `git_clean` deletes no record."""
-    is_row = command.is_whole or (command.is_known and _gravest(read) > Severity.LOOKS)
-    stays = name.kind in _PARTICULAR or KINDS[name.kind].severity is Severity.OPENS_A_DOOR
-    return name.kind if is_row and not stays else read[0].kind
-
-
-def _decides(command: ToolCommand, read: Sequence[Effect], name: ToolName, effects: Sequence[Effect]) -> bool:
-    """Return whether a command says anything that the name does not say as well or better."""
-    gravest, by_name = _gravest(read), _gravest(effects)
-    if gravest < Severity.REACHES_OUT and name.has("works here" if gravest else "acts on something"):
-        # A command that has not been told what to work on.
-        return False
-    if gravest == by_name and read[0].kind == effects[0].kind:
-        # The name has the place of the target among the arguments.
-        return not effects[0].target and bool(read[0].target)
-    return command.is_known or gravest > by_name or name.kind == "unknown-act"
+    return [*read, *effects] if gravest >= _gravest(effects) else effects
 
 
 # Shells, code and queries.
 
 
-def _read_run(use: _Use, commands: Sequence[Leaf]) -> list[Effect] | None:
+def _read_run(use: _Use, lines: Sequence[Leaf]) -> list[Effect] | None:
     """Return what a shell, an interpreter or a database runs; None for a tool that is none of these."""
     name, leaves = use.name, use.leaves
-    if name.common == "bash" or (commands and (name.kind in _RUN_KINDS or name.has("shell"))):
-        return _read_commands(use, commands)
-    if commands and (effects := _read_wrapper(use, commands)):
-        return effects
+    if name.common == "bash" or (lines and (name.kind in _RUN_KINDS or name.has("shell"))):
+        return _read_commands(use, lines)
+    # With nothing but a command a tool does what that does, unless no row knows it: the name may say more.
+    if lines and not any(_WRAPPER.isdisjoint(roles_of(leaf.argument)) for leaf in leaves):
+        effects = _read_commands(use, lines)
+        if any(entry.kind not in _NOT_KNOWN for entry in effects):
+            return effects
     if name.has("code") and (name.verb in _RUNS or not name.verb) and (code := _read_values(use, "code")):
         return code
     is_database = name.has("database") or any("sql" in name_parts(leaf.argument) for leaf in leaves)
     return (_read_values(use, "query") if is_database else []) or None
 
 
-def _read_wrapper(use: _Use, commands: Sequence[Leaf]) -> list[Effect]:
-    """Return what a call with nothing but a command does; nothing where no row knows it: the name may say more."""
-    if any(_WRAPPER.isdisjoint(roles_of(leaf.argument)) for leaf in use.leaves):
-        return []
-    effects = _read_commands(use, commands)
-    return effects if any(entry.kind not in _NOT_KNOWN for entry in effects) else []
-
-
-def _command_lines(use: _Use) -> list[Leaf]:
+def _command_lines(use: _Use, *, is_command: bool) -> list[Leaf]:
     """Return the commands among the values with the words that go with them; a list may be one by itself."""
     name, is_bash = use.name, use.name.common == "bash"
+    if name.common in _OTHER_SEEDS or use.roles.isdisjoint(("command", "command arguments")):
+        return []
     words = list(joined_values(use.leaves, "command arguments"))
     commands = list(joined_values(use.leaves, "command"))
     is_shell = is_bash or ((name.verb in _RUNS or name.has("shell")) and not name.has("code"))
     if commands and (is_shell or words):
         return [Leaf(leaf.argument, " ".join(part.text for part in (leaf, *words))) for leaf in commands]
     # `git` with its own words as arguments is read as a command of git.
-    if is_bash or command_of(use.call.tool, use.call.arguments) is not None:
+    if is_bash or is_command:
         return words if is_bash else []
     return [leaf for leaf in (*commands, *words) if leaf.how == "words" and may_run(leaf.text.split(" ")[0])]
 
 
-def _read_commands(use: _Use, commands: Sequence[Leaf]) -> list[Effect]:
-    if not commands:
+def _read_commands(use: _Use, lines: Sequence[Leaf]) -> list[Effect]:
+    if not lines:
         return [effect("unknown-act", certainty=Certainty.GUESS)]
     if _is_other_shell(use.name):
-        return [effect("unreadable", argument=leaf.argument, span=(0, len(leaf.text))) for leaf in commands]
+        return [effect("unreadable", argument=leaf.argument, span=(0, len(leaf.text))) for leaf in lines]
     effects, remote = list[Effect](), list[Effect]()
     host = next((leaf.text for leaf in use.leaves if is_other_host(leaf)), "")
-    for leaf in commands:
+    for leaf in lines:
         effects += read_command(leaf.text, leaf.argument, use.project, use.activity)
         if host:
             # On another machine a path is not the project's, as a shell reads `ssh`.
@@ -370,7 +356,7 @@ def _read_commands(use: _Use, commands: Sequence[Leaf]) -> list[Effect]:
 
 def _read_values(use: _Use, role: str) -> list[Effect]:
     """Return what the source code or the statements among the values do; a search for words is no statement."""
-    values = joined_values(use.leaves, role)
+    values = joined_values(use.leaves, role) if role in use.roles else ()
     if role == "code":
         return [entry for leaf in values for entry in read_code(leaf.text, leaf.argument, use.project)]
     return [entry for leaf in values if _is_sql(leaf.text) for entry in read_sql(leaf.text, leaf.argument)]
@@ -391,11 +377,10 @@ def _read_web_tool(use: _Use) -> list[Effect] | None:
         # A tool that only names hosts carries no data to a bare one.
         asked = [(host, leaf) for host, leaf in hosts if "/" in leaf.text or not name.has("names hosts")]
         return (_requests(use.leaves, asked) if not name.known else []) or [effect("looks")]
-    # A tool that installs something works on the browser.
-    is_page = name.verb != "install" and name.has("page")
     if name.common == "web_fetch" or name.kind == "requests":
         return _requests(use.leaves, hosts) or [effect("requests")]
-    if is_page:
+    # A tool that installs something works on the browser.
+    if name.verb != "install" and name.has("page"):
         return _read_page_act(use, hosts)
     # A tool by the name of the protocol goes where its address says, and what it is called is the method.
     return _requests(use.leaves, hosts, sends=True) if name.has("protocol") and name.has("sends request") else None
@@ -405,14 +390,15 @@ def _addressed_hosts(leaves: Sequence[Leaf]) -> Iterator[tuple[str, Leaf]]:
     for leaf in leaves:
         if "://" in leaf.text and not is_prose(leaf):
             yield from ((seen.target, leaf) for seen in find_hosts(leaf.text))
-        elif sink_from_argument(leaf.argument) == "url" and "." in leaf.text and (host := host_from_value(leaf.text)):
+        elif "." in leaf.text and sink_from_argument(leaf.argument) == "url" and (host := host_from_value(leaf.text)):
             yield host, leaf
 
 
 def _requests(leaves: Sequence[Leaf], hosts: Sequence[tuple[str, Leaf]], *, sends: bool = False) -> list[Effect]:
-    method = next((leaf.text.upper() for leaf in leaves if leaf.argument == "method"), "GET")
-    has_body = any("request body" in roles_of(leaf.argument) for leaf in leaves)
-    sends = sends or has_body or method not in ("GET", "HEAD", "OPTIONS")
+    if not sends and hosts:
+        method = next((leaf.text.upper() for leaf in leaves if leaf.argument == "method"), "GET")
+        has_body = any("request body" in roles_of(leaf.argument) for leaf in leaves)
+        sends = has_body or method not in ("GET", "HEAD", "OPTIONS")
     effects = list[Effect]()
     for host, leaf in hosts:
         kind = "sends-data" if sends or _CARRIES_TEXT.search(leaf.text) else "requests"
@@ -441,11 +427,25 @@ def _read_page_act(use: _Use, hosts: Sequence[tuple[str, Leaf]]) -> list[Effect]
 
 
 def _read_service_tool(use: _Use) -> list[Effect]:
-    """Return what a tool does by its name and its arguments, one effect for each target among them."""
-    name, leaves = use.name, use.leaves
-    by_name = [("instructs-agent", "shape")] if use.name.common == "spawn_agent" else _acts_by_name(name, leaves)
+    """Return what a tool does by its name, or by its name with what its arguments state where that is as grave."""
+    effects, name = _read_acts(use, use.name), use.name
+    stated = stated_name(name, use.call.tool, use.leaves) if name.kind in _LEFT_OPEN else None
+    if stated is None or stated.kind == "looks":
+        return effects
+    known = {"unknown-act", *(entry.kind for entry in effects)}
+    acts = [entry for entry in _read_acts(use, stated) if entry.kind not in known]
+    least = max(_gravest(effects), Severity.WORKS_HERE)
+    if _gravest(acts) < least + (name.kind not in OPEN_KINDS):
+        return effects
+    return [*acts, *(entry for entry in effects if entry.kind != name.kind)]
+
+
+def _read_acts(use: _Use, name: ToolName) -> list[Effect]:
+    """Return what a tool of this name does with the arguments, one effect for each target among them."""
+    leaves = use.leaves
+    by_name = [("instructs-agent", "shape")] if name.common == "spawn_agent" else _acts_by_name(name, leaves)
     main = by_name[0][0]
-    by_argument = [] if name.kind == "looks" else list(acts_by_argument(name, use.call.arguments, main))
+    by_argument = list(acts_by_argument(name, use.call.arguments, main))
     if any(act.kind == "looks" for act in by_argument):
         return [effect("looks")]
     gravest = max((KINDS[act.kind].severity for act in by_argument), default=-1)
@@ -455,46 +455,34 @@ def _read_service_tool(use: _Use) -> list[Effect]:
     acts = dict.fromkeys([*by_name, *((act.kind, act.role) for act in by_argument if not act.target)])
     effects += [entry for kind, role in acts for entry in _aimed(kind, role, leaves, name)]
     kinds = frozenset(kind for kind, _ in acts)
-    effects += find_secret_files(leaves, use.project, sends=not _SENDS.isdisjoint(kinds))
+    if "path" in use.roles:
+        effects += find_secret_files(leaves, use.project, sends=not _SENDS.isdisjoint(kinds))
     return [*effects, *_read_texts(kinds, leaves)]
 
 
 def _read_texts(kinds: frozenset[str], leaves: Sequence[Leaf]) -> Iterator[Effect]:
     """Yield what an agent or a reader is led to by the texts that a tool gets."""
     for leaf in leaves:
+        if "/" not in leaf.text and "." not in leaf.text:
+            continue
         if "instructs-agent" in kinds or ("changes-agent-file" in kinds and is_prose(leaf)):
             yield from (effect("requests", seen.target, argument=leaf.argument) for seen in find_hosts(leaf.text))
-        elif is_prose(leaf) and "/" in leaf.text:
+        elif "/" in leaf.text and is_prose(leaf):
             yield from read_shown_text(leaf.text, leaf.argument)
 
 
 def _acts_by_name(name: ToolName, leaves: Sequence[Leaf]) -> list[tuple[str, str]]:
-    """Return the kind and aim of a tool by its name, or by what the arguments come to where the name leaves it open."""
-    if name.kind not in OPEN_KINDS:
-        acts = [(name.kind, name.role)]
-        return _acts_by_shape(name, acts, leaves) if name.kind == "approves-payment" else acts
-    return _acts_by_shape(name, [_stated_act(name, leaves) or (name.kind, name.role)], leaves)
+    """Return the kind and aim of a tool by its name, or by the values where the name leaves it open.
 
-
-def _stated_act(name: ToolName, leaves: Sequence[Leaf]) -> tuple[str, str] | None:
-    """Return the act that arguments name as an action or a state; some hosts call one a service: `lock.unlock`."""
-    roles = {"action", "service"} if name.verb in ("call", "") else {"action"}
-    texts = [leaf.text for leaf in leaves if not roles.isdisjoint(roles_of(leaf.argument))][:4]
-    stated = [read_tool_name(text) for text in texts if len(text) <= _MAX_ACTION]
-    verbs = [verb for action in stated for verb in (*action.acting, action.verb) if verb]
-    words = name.words.union(*(action.words for action in stated)) - {name.verb}
-    act = gravest_act(verbs, words)[1] if verbs and METHODS.isdisjoint(texts) else None
-    if act is None or act.kind == "unknown-act" or KINDS[act.kind].severity < KINDS[name.kind].severity:
-        return None
-    return act.kind, act.role
-
-
-def _acts_by_shape(name: ToolName, acts: list[tuple[str, str]], leaves: Sequence[Leaf]) -> list[tuple[str, str]]:
-    """Return the acts, or what they come to: an account and an amount make a payment, an address makes a record."""
+    An account and an amount make a payment, an address makes a record.
+    """
+    acts, approves = [(name.kind, name.role)], name.kind == "approves-payment"
+    if name.kind not in OPEN_KINDS and not approves:
+        return acts
     shapes = {seen.shape for leaf in leaves if not is_prose(leaf) for seen in find_addresses_by_shape(leaf.text)}
     if Shape.ACCOUNT in shapes and any(_is_in(leaf, "amount") for leaf in leaves):
-        return [("pays", "account"), *(acts if name.kind == "approves-payment" else [])]
-    is_record = shapes and acts[0][0] == "changes-own-note" and "draft" not in name.words
+        return [("pays", "account"), *(acts if approves else [])]
+    is_record = shapes and name.kind == "changes-own-note" and "draft" not in name.words
     return [("changes-record", "thing")] if is_record else acts
 
 
@@ -522,9 +510,8 @@ def _aimed(kind: str, role: str, leaves: Sequence[Leaf], name: ToolName) -> Iter
 
 def _kind_at(kind: str, role: str, leaf: Leaf, seen: Seen, name: ToolName) -> str:
     """Return what is done to one target: some tools name a host and do not go there, others only ask it."""
-    if seen.shape is not Shape.HOST or kind in _GOES_TO_HOST or role in ("host", "links"):
-        return kind
-    if "/" not in leaf.text and name.has("names hosts"):
+    is_asked = seen.shape is Shape.HOST and kind not in _GOES_TO_HOST and role not in ("host", "links")
+    if not is_asked or ("/" not in leaf.text and name.has("names hosts")):
         return kind
     return "asks-local" if is_local_host(seen.target) else "requests"
 
@@ -539,7 +526,7 @@ def _targets(kind: str, role: str, leaves: Sequence[Leaf], name: ToolName) -> Se
     pairs = [(leaf, seen) for leaf in leaves for seen in _targets_of(leaf, role)]
     # The payer of a payment or the group that a member is added to is no target where another value is one.
     aside = "" if kind == "pays" and name.has("goes back") else f"aside {kind}"
-    receivers = [(leaf, seen) for leaf, seen in pairs if not _is_aside(leaf, aside)]
+    receivers = [pair for pair in pairs if not _is_aside(pair[0], aside)] if aside in ROLES else pairs
     return receivers if receivers or role == "host" else pairs
 
 
@@ -551,26 +538,21 @@ def _seen_in(leaves: Iterable[Leaf], *finders: Callable[[str], Iterable[Seen]]) 
     return [(leaf, seen) for leaf in leaves for find in finders for seen in find(leaf.text)]
 
 
-def _host_in(leaf: Leaf) -> list[Seen]:
-    # `10 mx.a.example.`: numbers stand before the host of a mail server.
-    host = host_from_value(_PRIORITY.sub("", leaf.text.strip()[:_MAX_TARGET]).removesuffix("."))
-    return [Seen(Shape.HOST, host, 0, len(leaf.text))] if host and not is_local_host(host) else []
-
-
-def _targets_of(leaf: Leaf, role: str) -> list[Seen]:
-    if role == "host":
-        return _host_in(leaf)
+def _targets_of(leaf: Leaf, role: str) -> Sequence[Seen]:
     text, is_text = leaf.text.strip(), is_prose(leaf)
-    is_meant = _is_for(leaf, role)
+    if role == "host":
+        # `10 mx.a.example.`: numbers stand before the host of a mail server.
+        host = host_from_value(_PRIORITY.sub("", text[:_MAX_TARGET]).removesuffix("."))
+        return [Seen(Shape.HOST, host, 0, len(leaf.text))] if host and not is_local_host(host) else []
+    roles = roles_of(leaf.argument)
+    is_meant = role in roles if role != "every" else not is_text and "action" not in roles
     shaped = find_addresses_by_shape(leaf.text) if is_meant or not is_text else []
-    if shaped and not is_text:
-        return shaped
-    if len(text) not in _LENGTHS or "\n" in text:
-        return []
+    if (shaped and not is_text) or not 0 < len(text) <= _MAX_TARGET or "\n" in text:
+        return shaped if not is_text else []
     if sink_from_argument(leaf.argument) == "url" and (host := host_from_value(text)):
         return [Seen(Shape.HOST, host, 0, len(leaf.text))]
     # Where a payment goes may be said in words (`original payment method`): those are no account.
-    is_vague = role == "account" and has_role(leaf.argument, "vague account")
+    is_vague = role == "account" and "vague account" in roles
     if not is_meant or shaped or (is_vague and not _IN_ACCOUNT.search(text)):
         return shaped
     # An account may stand behind its kind, as in `wallet:0x5f…`.
@@ -578,14 +560,10 @@ def _targets_of(leaf: Leaf, role: str) -> list[Seen]:
     return [Seen(Shape.NAME, text[start:], end - len(text) + start, end)]
 
 
-def _is_for(leaf: Leaf, role: str) -> bool:
-    if role == "every":
-        return not is_prose(leaf) and not has_role(leaf.argument, "action")
-    return has_role(leaf.argument, role)
-
-
 def _raised_by_annotations(call: ToolCall, effects: Sequence[Effect]) -> list[Effect]:
     """Return what the annotations add: they come from the server that is being judged, so they never take away."""
+    if call.annotations is None:
+        return []
     kind, gravest = kind_by_annotations(call.annotations), _gravest(effects)
     if not kind or gravest >= Severity.REACHES_OUT:
         return []

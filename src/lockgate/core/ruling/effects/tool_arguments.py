@@ -9,7 +9,21 @@ from itertools import islice
 from typing import NamedTuple
 
 from lockgate.core.ruling.arguments import Leaf, argument_words
-from lockgate.core.ruling.tool_risk import EFFECTS, GROUPS, TABLE, Alternatives, ToolName, read_alternatives, read_words
+from lockgate.core.ruling.tool_risk import (
+    EFFECTS,
+    GROUPS,
+    MAX_NAME,
+    NOUNS,
+    TABLE,
+    WORDS,
+    Alternatives,
+    ToolName,
+    gravest_act,
+    read_alternatives,
+    read_tool_name,
+    read_words,
+    split_server,
+)
 from lockgate.core.tables import read_table
 
 _MAX_SCALARS = 500
@@ -28,6 +42,9 @@ _ROLES_OF_WORD = {
 }
 _IDS = frozenset("id ids uid uuid".split())
 _PLACES = tuple("path paths file files filename uri url destination source target dest folder directory".split())
+METHODS = frozenset("GET POST PUT PATCH DELETE HEAD OPTIONS".split())
+_STATED, _SEPARATORS, _MOST_STATED = re.compile(r"[^\W\d_][\w./:-]{1,59}"), str.maketrans("./:-", "____"), 4
+_MUTATION = re.compile(r"\s*mutation\b[^{]{0,400}\{\s*(?:\w{1,60}\s*:\s*)?(\w{2,60})")
 _BLANK = re.compile(r"\s")
 _MOST_PLACE = 4096
 
@@ -70,7 +87,17 @@ def _roles_of_name(name: str) -> frozenset[str]:
     if "own side" in roles:
         roles -= {"account"}
     # An identifier of a letter is no address; one of a person or a channel is.
-    return roles if parts.isdisjoint(_IDS) or "addressable" in roles else roles & {"thing"}
+    return roles if parts.isdisjoint(_IDS) or "addressable" in roles else roles & {"thing", "states"}
+
+
+def roles_of_all(leaves: Sequence[Leaf]) -> frozenset[str]:
+    """Return everything that some of the arguments may be for."""
+    return _roles_of_names(frozenset([own_name(leaf.argument) for leaf in leaves]))
+
+
+@lru_cache(maxsize=_CACHED_ARGUMENTS)
+def _roles_of_names(names: frozenset[str]) -> frozenset[str]:
+    return frozenset[str]().union(*map(_roles_of_name, names))
 
 
 def has_role(argument: str, role: str) -> bool:
@@ -138,6 +165,34 @@ def joined_values(leaves: Sequence[Leaf], role: str) -> Iterator[Leaf]:
 def quote_word(word: str) -> str:
     """Return a word as a shell takes it for one."""
     return word if re.fullmatch(r"[\w@%+=:,./-]+", word) else "'" + word.replace("'", "'\"'\"'") + "'"
+
+
+def stated_name(name: ToolName, tool: str, leaves: Sequence[Leaf]) -> ToolName | None:
+    """Return a tool's name together with what its arguments state: an act, or the kind of thing that it is done to.
+
+    Only a single word or name states something: a text may mention a command. Some hosts call an act a service, and a
+    GraphQL mutation names it first.
+    """
+    # What a tool only notes has happened elsewhere: `track {"event": "purchase"}`.
+    roles = ("action",) if name.verb in WORDS["notes"] else ("states", "stated thing")
+    roles += ("service",) if name.verb in ("call", "") else ()
+    # In `update_event` the event is what is updated.
+    own = name.words & NOUNS
+    acting = [
+        leaf for role in roles for leaf in leaves if role in roles_of(leaf.argument) and leaf_name(leaf) not in own
+    ]
+    stated = [leaf.text for leaf in acting if leaf.text not in METHODS and _STATED.fullmatch(leaf.text)]
+    stated += [match[1] for match in map(_MUTATION.match, [leaf.text for leaf in leaves]) if match]
+    stated = [text.translate(_SEPARATORS) for text in stated[:_MOST_STATED]]
+    if not stated:
+        return None
+    readings = [read_tool_name(text) for text in stated]
+    verbs = [verb for reading in readings for verb in (*reading.acting, reading.verb) if verb]
+    if not verbs:
+        return read_tool_name("_".join((*stated, split_server(tool)[1]))[:MAX_NAME])
+    words = name.words.union(*(reading.words for reading in readings))
+    verb, act = gravest_act(verbs, words - {name.verb})
+    return name._replace(words=words, verb=verb, kind=act.kind, role=act.role)
 
 
 class ArgumentSetting(NamedTuple):

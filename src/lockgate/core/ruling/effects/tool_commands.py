@@ -17,7 +17,7 @@ from typing import NamedTuple
 from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.effects.effect import KINDS, SPENDS, Severity
 from lockgate.core.ruling.effects.programs.program_rows import commands_of_program, find_row
-from lockgate.core.ruling.effects.tool_arguments import acts_by_argument, has_role, quote_word, roles_of
+from lockgate.core.ruling.effects.tool_arguments import METHODS, acts_by_argument, has_role, quote_word, roles_of
 from lockgate.core.ruling.targets import is_local_host
 from lockgate.core.ruling.tool_risk import (
     CACHED_NAMES,
@@ -251,7 +251,6 @@ def _option(key: str) -> str:
 
 
 _VERBS = {"POST": "create", "PUT": "set", "PATCH": "update", "DELETE": "delete", "GET": "get"}
-METHODS = frozenset((*_VERBS, "HEAD", "OPTIONS"))
 
 
 def rest_request(tool: str, leaves: Sequence[Leaf]) -> tuple[str, Leaf] | None:
@@ -261,10 +260,13 @@ def rest_request(tool: str, leaves: Sequence[Leaf]) -> tuple[str, Leaf] | None:
     words = tool_words(tool)
     stated += words if not WORDS["protocol"].isdisjoint(words) else ()
     method = next((text.upper() for text in stated if text.upper() in METHODS), "")
-    if not method:
-        return None
     addresses = (leaf for leaf in leaves if "address" in roles_of(leaf.argument) and _ADDRESS.match(leaf.text))
-    address = next(addresses, None)
+    address = next(addresses, None) if method else None
+    for leaf in leaves:
+        # Method and path may be one text: `DELETE /repos/{owner}/{repo}`.
+        first, _, rest = leaf.text[:_MAX_VALUE].partition(" ")
+        if first in METHODS and rest[:1] == "/":
+            method, address = first, Leaf(leaf.argument, rest)
     name = name_of_request(method, address.text) if address is not None else ""
     return (name, address) if name and address is not None else None
 
