@@ -451,7 +451,7 @@ def _read_acts(use: _Use, name: ToolName) -> list[Effect]:
     gravest = max((KINDS[act.kind].severity for act in by_argument), default=-1)
     if main in OPEN_KINDS and gravest >= KINDS[main].severity:
         by_name = by_name[1:]
-    effects = [effect(act.kind, act.target, argument=act.setting.argument) for act in by_argument if act.target]
+    effects = [effect(act.kind, act.target, argument=act.argument) for act in by_argument if act.target]
     acts = dict.fromkeys([*by_name, *((act.kind, act.role) for act in by_argument if not act.target)])
     effects += [entry for kind, role in acts for entry in _aimed(kind, role, leaves, name)]
     kinds = frozenset(kind for kind, _ in acts)

@@ -31,9 +31,12 @@ _MAX_SETTING_TEXT, _MAX_DOCUMENT = 200, 16_000
 # Python refuses to print integers of thousands of digits; no setting is that long.
 _MAX_SETTING_BITS = 64
 _CACHED_ARGUMENTS = 4096
-_INDEX = re.compile(r"\[\d+\]")
 _PAIR = re.compile(r"([\w.-]{2,40})[\"']?\s*[=:]\s*[\"']?([\w-]{1,20})")
+# `env:*` and `alertname=~".+"` state what stands last in them.
 _LAST_WORD = re.compile(r"[^=:~\"' ]+$")
+_STATED, _SEPARATORS, _MOST_STATED = re.compile(r"[^\W\d_][\w./:-]{1,59}"), str.maketrans("./:-", "____"), 4
+_MUTATION = re.compile(r"\s*mutation\b[^{]{0,400}\{\s*(?:\w{1,60}\s*:\s*)?(\w{2,60})")
+METHODS = frozenset("GET POST PUT PATCH DELETE HEAD OPTIONS".split())
 
 ROLES: Mapping[str, frozenset[str]] = read_words("argument roles", "role")
 _ROLES_OF_WORD = {
@@ -42,13 +45,10 @@ _ROLES_OF_WORD = {
 }
 _IDS = frozenset("id ids uid uuid".split())
 _PLACES = tuple("path paths file files filename uri url destination source target dest folder directory".split())
-METHODS = frozenset("GET POST PUT PATCH DELETE HEAD OPTIONS".split())
-_STATED, _SEPARATORS, _MOST_STATED = re.compile(r"[^\W\d_][\w./:-]{1,59}"), str.maketrans("./:-", "____"), 4
-_MUTATION = re.compile(r"\s*mutation\b[^{]{0,400}\{\s*(?:\w{1,60}\s*:\s*)?(\w{2,60})")
-_BLANK = re.compile(r"\s")
 _MOST_PLACE = 4096
 
 
+# By the own name: a list may have a thousand items, and all go by the list's name.
 @lru_cache(maxsize=_CACHED_ARGUMENTS)
 def own_name(argument: str) -> str:
     """Return the name of an argument without the path to it and without its index."""
@@ -62,7 +62,6 @@ def name_parts(argument: str) -> frozenset[str]:
     return _parts_of_name(own_name(argument))
 
 
-# By the own name: a list may have a thousand items, and all go by the list's name.
 @lru_cache(maxsize=_CACHED_ARGUMENTS)
 def _parts_of_name(name: str) -> frozenset[str]:
     return frozenset((*argument_words(name), name.lower()))
@@ -71,23 +70,13 @@ def _parts_of_name(name: str) -> frozenset[str]:
 @lru_cache(maxsize=_CACHED_ARGUMENTS)
 def all_parts(argument: str) -> frozenset[str]:
     """Return the words of an argument's name and of the names above it: `attendees[0].email` is about attendees too."""
-    return frozenset[str]().union(*map(name_parts, _INDEX.sub("", argument).split(".")))
+    return frozenset[str]().union(*map(name_parts, argument.split(".")))
 
 
 @lru_cache(maxsize=_CACHED_ARGUMENTS)
 def roles_of(argument: str) -> frozenset[str]:
     """Return everything that an argument may be for, by its own name."""
-    return _roles_of_name(own_name(argument))
-
-
-@lru_cache(maxsize=_CACHED_ARGUMENTS)
-def _roles_of_name(name: str) -> frozenset[str]:
-    parts = _parts_of_name(name)
-    roles = frozenset[str]().union(*(_ROLES_OF_WORD.get(part, ()) for part in parts))
-    if "own side" in roles:
-        roles -= {"account"}
-    # An identifier of a letter is no address; one of a person or a channel is.
-    return roles if parts.isdisjoint(_IDS) or "addressable" in roles else roles & {"thing", "states"}
+    return _roles_of_names(frozenset((own_name(argument),)))
 
 
 def roles_of_all(leaves: Sequence[Leaf]) -> frozenset[str]:
@@ -97,7 +86,14 @@ def roles_of_all(leaves: Sequence[Leaf]) -> frozenset[str]:
 
 @lru_cache(maxsize=_CACHED_ARGUMENTS)
 def _roles_of_names(names: frozenset[str]) -> frozenset[str]:
-    return frozenset[str]().union(*map(_roles_of_name, names))
+    if len(names) != 1:
+        return frozenset[str]().union(*(_roles_of_names(frozenset((name,))) for name in names))
+    parts = _parts_of_name(*names)
+    roles = frozenset[str]().union(*(_ROLES_OF_WORD.get(part, ()) for part in parts))
+    if "own side" in roles:
+        roles -= {"account"}
+    # An identifier of a letter is no address; one of a person or a channel is.
+    return roles if parts.isdisjoint(_IDS) or "addressable" in roles else roles & {"thing", "states"}
 
 
 def has_role(argument: str, role: str) -> bool:
@@ -123,7 +119,7 @@ def names_file(argument: str) -> bool:
 
 def is_prose(leaf: Leaf) -> bool:
     """Return whether a value is text for people to read rather than a value that steers the tool."""
-    return has_role(leaf.argument, "prose") or len(leaf.text) > 500 or "\n" in leaf.text.strip()
+    return len(leaf.text) > 500 or "prose" in roles_of(leaf.argument) or "\n" in leaf.text.strip()
 
 
 def is_content(leaf: Leaf) -> bool:
@@ -138,9 +134,9 @@ def leaf_name(leaf: Leaf) -> str:
 
 def is_place(leaf: Leaf) -> bool:
     """Return whether a value may be a path or an address: it is called one, or is a single word."""
-    if is_content(leaf) or not 0 < len(leaf.text) <= _MOST_PLACE:
+    if not 0 < len(leaf.text) <= _MOST_PLACE or is_content(leaf):
         return False
-    return names_place(leaf) or not _BLANK.search(leaf.text.strip())
+    return names_place(leaf) or len(leaf.text.split(maxsplit=1)) < 2
 
 
 def names_place(leaf: Leaf) -> bool:
@@ -177,11 +173,10 @@ def stated_name(name: ToolName, tool: str, leaves: Sequence[Leaf]) -> ToolName |
     roles = ("action",) if name.verb in WORDS["notes"] else ("states", "stated thing")
     roles += ("service",) if name.verb in ("call", "") else ()
     # In `update_event` the event is what is updated.
-    own = name.words & NOUNS
-    acting = [
-        leaf for role in roles for leaf in leaves if role in roles_of(leaf.argument) and leaf_name(leaf) not in own
-    ]
-    stated = [leaf.text for leaf in acting if leaf.text not in METHODS and _STATED.fullmatch(leaf.text)]
+    names = name.words & NOUNS
+    stating = [leaf for role in roles for leaf in leaves if role in roles_of(leaf.argument)]
+    texts = [leaf.text for leaf in stating if leaf_name(leaf) not in names and leaf.text not in METHODS]
+    stated = list(filter(_STATED.fullmatch, texts))
     stated += [match[1] for match in map(_MUTATION.match, [leaf.text for leaf in leaves]) if match]
     stated = [text.translate(_SEPARATORS) for text in stated[:_MOST_STATED]]
     if not stated:
@@ -193,14 +188,6 @@ def stated_name(name: ToolName, tool: str, leaves: Sequence[Leaf]) -> ToolName |
     words = name.words.union(*(reading.words for reading in readings))
     verb, act = gravest_act(verbs, words - {name.verb})
     return name._replace(words=words, verb=verb, kind=act.kind, role=act.role)
-
-
-class ArgumentSetting(NamedTuple):
-    """A boolean, word or `key=value` text of the arguments: its argument, its name, its value."""
-
-    argument: str
-    name: str
-    value: str
 
 
 class _Row(NamedTuple):
@@ -243,8 +230,6 @@ def _read_rows() -> Iterator[_Row]:
 
 _ROWS = tuple(_read_rows())
 _WRITTEN = tuple(row for row in _ROWS if row.verbs.words == {"written"})
-
-
 # An argument says what such a tool does; to what another one does by its name it adds.
 OPEN_KINDS = frozenset("unknown-act changes-record changes-own-note changes-permissions".split())
 # A public answer is an answer; a public folder is a door.
@@ -252,16 +237,16 @@ _PUBLIC_BY_NATURE = frozenset("sends-message publishes".split())
 
 
 class ArgumentAct(NamedTuple):
-    """A kind of effect that the arguments add, the role of what it is aimed at, and the setting that says so."""
+    """A kind of effect that the arguments add, the role of what it is aimed at, or that itself, and which argument."""
 
     kind: str
     role: str
-    setting: ArgumentSetting
+    target: str = ""
+    argument: str = ""
 
-    @property
-    def target(self) -> str:
-        """The name or value of the setting, where it is what the act is about."""
-        return {"name": self.setting.name, "value": self.setting.value}.get(self.role, "")
+
+# A boolean, word or `key=value` text of the arguments: its argument, its name, its value.
+_Setting = tuple[str, str, str]
 
 
 def acts_by_argument(name: ToolName, arguments: Mapping[str, object], main: str = "") -> Iterator[ArgumentAct]:
@@ -273,14 +258,11 @@ def acts_by_argument(name: ToolName, arguments: Mapping[str, object], main: str 
     known = {"changes-permissions"} if main in _PUBLIC_BY_NATURE else set()
     known |= set() if main in OPEN_KINDS else {"changes-login", "looks"}
     settings = list(_find_settings(arguments))
-    words = _words_with(name.words, tuple(setting.argument for setting in settings))
-    rows = [row for row in _rows_of(name.verb, words) if not row.values]
-    acts = [ArgumentAct(row.kind, row.role, ArgumentSetting("", "", "")) for row in rows]
-    for setting in settings:
-        rows_of_name = _rows_of_name(name.verb, words, setting.argument, setting.name)
-        row = _first_row(rows_of_name, setting.value) if rows_of_name else None
-        if row is not None:
-            acts.append(ArgumentAct(row.kind, row.role, setting))
+    always, by_setting = _plan(name.verb, name.words, tuple([setting[:2] for setting in settings]))
+    acts = [ArgumentAct(row.kind, row.role) for row in always]
+    for (argument, own, value), rows in zip(settings, by_setting, strict=True):
+        if rows and (row := _first_row(rows, value)) is not None:
+            acts.append(ArgumentAct(row.kind, row.role, {"name": own, "value": value}.get(row.role, ""), argument))
     yield from (act for act in acts if act.kind not in known)
 
 
@@ -290,21 +272,21 @@ def weakens(name: str, value: str) -> bool:
 
 
 @lru_cache(maxsize=_CACHED_ARGUMENTS)
-def _words_with(words: frozenset[str], arguments: tuple[str, ...]) -> frozenset[str]:
+def _plan(
+    verb: str, words: frozenset[str], settings: tuple[tuple[str, str], ...]
+) -> tuple[Sequence[_Row], Sequence[Sequence[_Row]]]:
+    """Return the rows that hold for a tool whatever its arguments say, and for each setting those that may fit it."""
     # The thing that is worked on may only be told by the name of its number: `approve` with `pull_number`.
-    return words.union(*map(all_parts, arguments))
+    words = words.union(*(all_parts(argument) for argument, _ in settings))
+    fitting = [row for row in _rows_of_verb(verb) if row.words.fit(words)]
+    rows = [row for row in fitting if row.values]
+    by_setting = {pair: [row for row in rows if _is_named(row, *pair)] for pair in dict.fromkeys(settings)}
+    return [row for row in fitting if not row.values], [by_setting[pair] for pair in settings]
 
 
 @lru_cache(maxsize=_CACHED_ARGUMENTS)
-def _rows_of(verb: str, words: frozenset[str]) -> tuple[_Row, ...]:
-    verbs = frozenset({verb})
-    rows = (row for row in _ROWS if row not in _WRITTEN and row.verbs.fit(verbs) is not row.excludes)
-    return tuple(row for row in rows if row.words.fit(words))
-
-
-@lru_cache(maxsize=_CACHED_ARGUMENTS)
-def _rows_of_name(verb: str, words: frozenset[str], argument: str, name: str) -> tuple[_Row, ...]:
-    return tuple(row for row in _rows_of(verb, words) if row.values and _is_named(row, argument, name))
+def _rows_of_verb(verb: str) -> Sequence[_Row]:
+    return [row for row in _ROWS if row not in _WRITTEN and row.verbs.fit(frozenset((verb,))) is not row.excludes]
 
 
 def _is_named(row: _Row, argument: str, name: str) -> bool:
@@ -322,16 +304,15 @@ def _is_named(row: _Row, argument: str, name: str) -> bool:
 
 def _first_row(rows: Sequence[_Row], value: str) -> _Row | None:
     stated = value.strip().lower()
-    # `env:*` and `alertname=~".+"` state what stands last in them.
     match = _LAST_WORD.search(stated[-40:].strip("\"'"))
-    last = match[0] if match else ""
+    values = (stated, match[0] if match else "")
     for row in rows:
-        if row.is_given or stated in row.values or last in row.values or stated.startswith(row.stems):
+        if row.is_given or not row.values.isdisjoint(values) or stated.startswith(row.stems):
             return row
     return None
 
 
-def _find_settings(arguments: Mapping[str, object]) -> Iterator[ArgumentSetting]:
+def _find_settings(arguments: Mapping[str, object]) -> Iterator[_Setting]:
     """Yield everything in the arguments that may be a setting."""
     pending: list[tuple[str, object]] = [("", arguments)]
     count = 0
@@ -340,23 +321,30 @@ def _find_settings(arguments: Mapping[str, object]) -> Iterator[ArgumentSetting]
         count += 1
         if isinstance(value, str):
             yield from _settings_in_text(path, value)
-        elif isinstance(value, Mapping):
-            yield from _named_setting(path, value)
+        elif isinstance(value, dict | Mapping):
+            yield from _named_settings(path, value)
             pending += [(f"{path}.{key}" if path else f"{key}", item) for key, item in value.items()]
         elif isinstance(value, list | tuple):
             pending += [(f"{path}[{at}]", item) for at, item in enumerate(value)]
-        elif isinstance(value, int) and value.bit_length() <= _MAX_SETTING_BITS:
-            yield ArgumentSetting(path, _setting_name(path), str(value))
+        elif text := _setting_text(value):
+            yield path, _setting_name(path), text
 
 
-def _settings_in_text(path: str, value: str) -> Iterator[ArgumentSetting]:
+def _setting_text(value: object) -> str:
+    """Return a scalar as the value of a setting; empty for what is too long to be one."""
+    if isinstance(value, int):
+        return str(value) if value.bit_length() <= _MAX_SETTING_BITS else ""
+    return value if isinstance(value, str) else ""
+
+
+def _settings_in_text(path: str, value: str) -> Iterator[_Setting]:
     is_short = len(value) <= _MAX_SETTING_TEXT
     if is_short:
-        yield ArgumentSetting(path, _setting_name(path), value)
+        yield path, _setting_name(path), value
     states_pairs = is_short and ("=" in value or (":" in value and not has_role(path, "prose")))
     if value[:1] == "{" or states_pairs or has_role(path, "document"):
         for match in islice(_PAIR.finditer(value[:_MAX_DOCUMENT]), _MAX_SCALARS):
-            yield ArgumentSetting(path, match[1], match[2])
+            yield path, match[1], match[2]
 
 
 @lru_cache(maxsize=_CACHED_ARGUMENTS)
@@ -367,13 +355,9 @@ def _setting_name(path: str) -> str:
     return f"{above}_{name}" if above and has_role(name, "state") else name
 
 
-def _named_setting(path: str, settings: Mapping[object, object]) -> Iterator[ArgumentSetting]:
+def _named_settings(path: str, settings: Mapping[object, object]) -> Iterator[_Setting]:
     """Yield a setting that is spread over two arguments: its name is the value of one, its value that of another."""
-    roles = [(roles_of(key), value) for key, value in islice(settings.items(), _MAX_SCALARS)]
-    values = [value for role, value in roles if "state" in role][:4]
-    names = [value for role, value in roles if "setting" in role and isinstance(value, str)][:4] if values else []
-    for name in names:
-        for value in values:
-            is_short = isinstance(value, str) or (isinstance(value, int) and value.bit_length() <= _MAX_SETTING_BITS)
-            if is_short and len(name) <= _MAX_SETTING_TEXT:
-                yield ArgumentSetting(path, name, str(value))
+    texts = [(roles_of(f"{key}"), _setting_text(value)) for key, value in islice(settings.items(), _MAX_SCALARS)]
+    values = [text for roles, text in texts if "state" in roles and text][:4]
+    names = [text for roles, text in texts if "setting" in roles and text][:4] if values else []
+    yield from ((path, name, value) for name in names for value in values if len(name) <= _MAX_SETTING_TEXT)
