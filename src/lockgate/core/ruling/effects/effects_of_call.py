@@ -280,23 +280,19 @@ def _read_as_command(use: _Use, command: ToolCommand, effects: list[Effect]) -> 
 
     Where a row of the program has all words of the name, the name adds nothing but what opens a door or moves money.
     """
-    name, unknown = use.name, _NOT_KNOWN if command.is_known else _NOT_KNOWN_BY_NAME
-    lines = read_command(command.line, "", use.project, use.activity)
+    name, lines = use.name, read_command(command.line, "", use.project, use.activity)
+    unknown = _NOT_KNOWN if command.is_known else _NOT_KNOWN_BY_NAME
     read = [entry._replace(start=0, end=0) for entry in lines if entry.kind not in unknown]
     if not read or (name.kind == "looks" and not command.is_whole):
         return effects
-    gravest, by_name = _gravest(read), _gravest(effects)
-    # A command that has not been told what to work on says nothing, nor one that says the same as the name.
-    is_untold = gravest < Severity.REACHES_OUT and name.has("works here" if gravest else "acts on something")
-    if gravest == by_name and read[0].kind == effects[0].kind:
-        is_news = not effects[0].target and bool(read[0].target)
-    else:
-        is_news = command.is_known or gravest > by_name or name.kind == "unknown-act"
-    if is_untold or not is_news:
+    gravest = _gravest(read)
+    # A command that has not been told what to work on says nothing.
+    if gravest < Severity.REACHES_OUT and name.has("works here" if gravest else "acts on something"):
         return effects
-    is_row = command.is_whole or (command.is_known and gravest > Severity.LOOKS)
+    if not command.is_known and name.kind != "unknown-act" and gravest <= _gravest(effects):
+        return effects
     stays = name.kind in _PARTICULAR or KINDS[name.kind].severity is Severity.OPENS_A_DOOR
-    covered = {"unknown-act", name.kind if is_row and not stays else read[0].kind}
+    covered = {"unknown-act", read[0].kind if stays else name.kind}
     # Whom the name's act names by an address stays.
     effects = [entry for entry in effects if "@" in entry.target or entry.kind not in covered]
     return [*read, *effects] if gravest >= _gravest(effects) else effects
@@ -428,22 +424,20 @@ def _read_page_act(use: _Use, hosts: Sequence[tuple[str, Leaf]]) -> list[Effect]
 
 def _read_service_tool(use: _Use) -> list[Effect]:
     """Return what a tool does by its name, or by its name with what its arguments state where that is as grave."""
-    effects, name = _read_acts(use, use.name), use.name
+    name, is_open = use.name, use.name.kind in OPEN_KINDS
     stated = stated_name(name, use.call.tool, use.leaves) if name.kind in _LEFT_OPEN else None
-    if stated is None or stated.kind == "looks":
-        return effects
-    known = {"unknown-act", *(entry.kind for entry in effects)}
-    acts = [entry for entry in _read_acts(use, stated) if entry.kind not in known]
-    least = max(_gravest(effects), Severity.WORKS_HERE)
-    if _gravest(acts) < least + (name.kind not in OPEN_KINDS):
-        return effects
-    return [*acts, *(entry for entry in effects if entry.kind != name.kind)]
+    if stated is None or stated.kind in ("looks", "unknown-act"):
+        return _read_acts(use, name, name)
+    is_main = is_open and KINDS[stated.kind].severity >= KINDS[name.kind].severity
+    effects = _read_acts(use, name, stated if is_main else name)
+    acts = _read_acts(use, stated, stated)
+    return [*acts, *effects] if _gravest(acts) > _gravest(effects) else effects
 
 
-def _read_acts(use: _Use, name: ToolName) -> list[Effect]:
-    """Return what a tool of this name does with the arguments, one effect for each target among them."""
+def _read_acts(use: _Use, name: ToolName, main_name: ToolName) -> list[Effect]:
+    """Return what a tool does with its arguments, and by its main name, one effect for each target among them."""
     leaves = use.leaves
-    by_name = [("instructs-agent", "shape")] if name.common == "spawn_agent" else _acts_by_name(name, leaves)
+    by_name = [("instructs-agent", "shape")] if name.common == "spawn_agent" else _acts_by_name(main_name, leaves)
     main = by_name[0][0]
     by_argument = list(acts_by_argument(name, use.call.arguments, main))
     if any(act.kind == "looks" for act in by_argument):
