@@ -520,7 +520,7 @@ def test_a_command_takes_no_act_away_that_it_does_not_know(tool: str, kind: str)
         ("docker_remove_image", {"image": "evil/x"}, ("deletes-record", "evil/x")),
         ("aws_s3_sync", {"bucket": "foreign"}, ("sends-data", "foreign")),
         ("aws_s3_rm", {}, ("deletes-record", "")),
-        ("copy_role", {"args": ["rm", "-rf", "x"]}, ("edits-project", "x")),
+        ("copy_role", {"args": ["rm", "-rf", "x"]}, ("changes-record", "")),
     ],
 )
 def test_a_command_leaves_what_the_name_says(tool: str, arguments: dict[str, Any], effect: tuple[str, str]) -> None:

@@ -34,10 +34,11 @@ _OWN = re.compile(r"(?i)pass|token|secret|key|auth|credential|cookie|header")
 
 def find_carried_secrets(leaves: Sequence[Leaf]) -> Iterator[Effect]:
     """Yield an effect for each kind of secret in the arguments; its target says which kind it is."""
-    leaves = [leaf for leaf in leaves if len(leaf.text) >= _LEAST and _may_hold(leaf.text)]
-    if not leaves:
-        return
+    leaves = [leaf for leaf in leaves if len(leaf.text) >= _LEAST]
     everything = lowercase_same_length("\n".join([leaf.text for leaf in leaves]))
+    words = [word for word in everything.split() if len(word) > _LEAST]
+    if not any(map(everything.__contains__, _STEMS)) and not any(map(_LONG.search, words)):
+        return
     marks = frozenset([mark for mark in _MARKS if mark in everything])
     done = set()
     for leaf in leaves:
@@ -49,12 +50,6 @@ def find_carried_secrets(leaves: Sequence[Leaf]) -> Iterator[Effect]:
             if name and name not in done and (not is_own or name == "private key"):
                 done.add(name)
                 yield effect("sends-secret", name, argument=leaf.argument, span=(span.start, span.end))
-
-
-def _may_hold(text: str) -> bool:
-    low = text.lower()
-    has_stem = any(stem in low for stem in _STEMS)
-    return has_stem or any(_LONG.search(word) for word in text.split() if len(word) >= _LEAST)
 
 
 # Programs that print secrets whose words name no file of keys.

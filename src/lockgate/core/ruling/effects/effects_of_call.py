@@ -73,7 +73,6 @@ MAX_LEAVES_READ = 1000
 _MAX_TARGET = 200
 _MAX_TARGETS = 40
 _RUNS = WORDS["runs"]
-_WRAPPER = frozenset(("command", "command arguments", "beside a command"))
 _OTHER_SEEDS = frozenset("read write glob grep web_fetch".split())
 _PLAIN_SHELL = frozenset("command description timeout run_in_background".split())
 # Tools that do no more than they are given to run.
@@ -306,11 +305,6 @@ def _read_run(use: _Use, lines: Sequence[Leaf]) -> list[Effect] | None:
     name, leaves = use.name, use.leaves
     if name.common == "bash" or (lines and (name.kind in _RUN_KINDS or name.has("shell"))):
         return _read_commands(use, lines)
-    # With nothing but a command a tool does what that does, unless no row knows it: the name may say more.
-    if lines and not any(_WRAPPER.isdisjoint(roles_of(leaf.argument)) for leaf in leaves):
-        effects = _read_commands(use, lines)
-        if any(entry.kind not in _NOT_KNOWN for entry in effects):
-            return effects
     if name.has("code") and (name.verb in _RUNS or not name.verb) and (code := _read_values(use, "code")):
         return code
     is_database = name.has("database") or any("sql" in name_parts(leaf.argument) for leaf in leaves)

@@ -16,12 +16,13 @@ from lockgate.core.ruling.effects.tool_arguments import (
     is_path_name,
     leaf_name,
     roles_of,
+    roles_of_all,
 )
 from lockgate.core.ruling.effects.written import read_written_file
 from lockgate.core.ruling.targets import find_hosts, host_from_value, is_local_host
 from lockgate.core.ruling.tool_risk import WORDS, ToolName
 
-_MOVES, _TRANSFORMS, _DELETES = WORDS["moves file"], WORDS["transforms file"], WORDS["deletes file"]
+_MOVES, _TRANSFORMS = WORDS["moves file"], WORDS["transforms file"]
 _COPIES, _ADDS = _MOVES | {"copy", "duplicate", "link", "symlink"}, frozenset(("append", "insert", "a", "add"))
 # What holds a whole file.
 _WHOLE = frozenset(("content", "contents", "file_text"))
@@ -60,17 +61,15 @@ def _read_files(name: ToolName, leaves: Sequence[Leaf], project: Project) -> lis
     here = [_access(leaf, _access_of(leaf, access, name), project) for leaf in paths]
     is_elsewhere = any(map(is_other_host, leaves))
     effects += (entry for entry in here if not is_elsewhere or entry.kind in _DOORS_ANYWHERE)
-    if access is Access.WRITE:
-        others = [leaf for leaf in leaves if leaf not in named]
-        is_download = name.verb == "download"
-        effects += _read_download(paths, others) if is_download else _read_contents(paths, others, project)
+    others = [leaf for leaf in leaves if leaf not in named] if access is Access.WRITE else []
+    if access is Access.WRITE and name.verb == "download":
+        effects += (effect("downloads-file", leaf.text, argument=leaf.argument) for leaf in paths)
+        effects += (effect("requests", seen.target) for leaf in others for seen in find_hosts(leaf.text))
+    elif access is Access.WRITE:
+        effects += _read_contents(paths, others, project)
+    if access is Access.WRITE and project.changes is not None:
         _note_changes(name, paths, others, project)
     return effects
-
-
-def _read_download(paths: Sequence[Leaf], others: Sequence[Leaf]) -> Iterator[Effect]:
-    yield from (effect("downloads-file", leaf.text, argument=leaf.argument) for leaf in paths)
-    yield from (effect("requests", seen.target) for leaf in others for seen in find_hosts(leaf.text))
 
 
 def is_other_host(leaf: Leaf) -> bool:
@@ -92,8 +91,7 @@ def _read_elsewhere(name: ToolName, access: Access, leaves: Sequence[Leaf]) -> I
 
 def _host_of(path: str) -> str:
     """Return the machine or bucket that a path is on, if it is not this machine: by its address, or behind a host."""
-    match = _SHARE.match(path) or _BEHIND_HOST.match(path)
-    if match:
+    if match := _SHARE.match(path) or _BEHIND_HOST.match(path):
         return match[1]
     return next((seen.target for seen in find_hosts(path)), "") if "://" in path[:_MAX_ADDRESS] else ""
 
@@ -103,16 +101,14 @@ def _find_paths(name: ToolName, leaves: Sequence[Leaf]) -> list[Leaf]:
     acts = {leaf.text.lower() for leaf in leaves if has_role(leaf.argument, "action")} | {name.verb}
     is_edit = acts.isdisjoint(_MOVES | _TRANSFORMS) and any(leaf_name(leaf) in ROLES["old text"] for leaf in leaves)
     texts = ROLES["new text"] if is_edit else frozenset[str]()
-    named = [leaf for leaf in leaves if is_path_name(leaf.argument) and _may_be_path(leaf, texts)]
-    # `to` is a place where a file is packed or unpacked to.
-    places = ROLES["copied to"] if named and _transforms(name) else frozenset[str]()
-    return named + [leaf for leaf in leaves if leaf_name(leaf) in places and "/" in leaf.text and leaf not in named]
-
-
-def _may_be_path(leaf: Leaf, texts: frozenset[str]) -> bool:
-    # A target may be a person or a thing as well.
-    own = leaf_name(leaf)
-    return own not in texts and not ("target" in own and leaf.text.isalnum())
+    # `to` is a place where a file is packed or unpacked to, and a target may be a person or a thing as well.
+    places = ROLES["copied to"] if _transforms(name) else frozenset[str]()
+    paths = list[Leaf]()
+    for leaf in leaves:
+        own = leaf_name(leaf)
+        is_named = is_path_name(leaf.argument) and own not in texts and not ("target" in own and leaf.text.isalnum())
+        paths += [leaf] if is_named or (own in places and "/" in leaf.text) else []
+    return paths
 
 
 def _access_of(leaf: Leaf, access: Access, name: ToolName) -> Access:
@@ -136,15 +132,12 @@ def _direction(name: ToolName, leaves: Sequence[Leaf]) -> Access | None:
         return Access.READ
     if saves or name.common == "write":
         return Access.WRITE if _VIEWS.isdisjoint(leaves) else Access.READ
-    if name.verb in _DELETES:
-        return Access.DELETE if name.has("file") and not _is_in_mail(name, leaves) else None
+    if name.verb in WORDS["deletes file"]:
+        # The folders of a mail tool are full of mail.
+        is_mail = name.has("mail folder") and not any(leaf.text.startswith(("/", "~")) for leaf in leaves)
+        return Access.DELETE if name.has("file") and not is_mail else None
     writes = name.has("file") and name.verb in WORDS["writes file"] | _MOVES
     return Access.WRITE if writes or _edits_by_arguments(name, leaves) else None
-
-
-def _is_in_mail(name: ToolName, leaves: Sequence[Leaf]) -> bool:
-    # The folders of a mail tool are full of mail.
-    return name.has("mail folder") and not any(leaf.text.startswith(("/", "~")) for leaf in leaves)
 
 
 def _edits_by_arguments(name: ToolName, leaves: Sequence[Leaf]) -> bool:
@@ -152,11 +145,11 @@ def _edits_by_arguments(name: ToolName, leaves: Sequence[Leaf]) -> bool:
 
     A tool that also gets a recipient or an address may send the change there, and a path may be a place among settings.
     """
-    roles = frozenset[str]().union(*(roles_of(leaf.argument) for leaf in leaves))
+    roles = roles_of_all(leaves)
     if "edited" not in roles or name.has("setting"):
         return False
-    is_exchange = roles >= {"old text", "new text"} and roles.isdisjoint(("recipient", "elsewhere"))
     is_sent = any(sink_from_argument(leaf.argument) == "url" for leaf in leaves)
+    is_exchange = roles >= {"old text", "new text"} and roles.isdisjoint(("recipient", "elsewhere"))
     return name.verb in _WRITING or name.words == {"chmod"} or (is_exchange and not is_sent)
 
 
@@ -171,7 +164,7 @@ def _access(leaf: Leaf, access: Access, project: Project) -> Effect:
 
 def _read_contents(paths: Sequence[Leaf], leaves: Sequence[Leaf], project: Project) -> Iterator[Effect]:
     """Yield what the written text does, and a push where the file is written into a hosted repository."""
-    replaced = "\n".join(leaf.text for leaf in leaves if "old text" in roles_of(leaf.argument))
+    replaced = "\n".join(leaf.text for leaf in leaves if has_role(leaf.argument, "old text"))
     beside = {_place(leaf): leaf.text for leaf in paths}
     for leaf in leaves:
         if roles_of(leaf.argument).isdisjoint(("old text", "no content")):
@@ -184,13 +177,11 @@ def _read_contents(paths: Sequence[Leaf], leaves: Sequence[Leaf], project: Proje
 
 def _note_changes(name: ToolName, paths: Sequence[Leaf], leaves: Sequence[Leaf], project: Project) -> None:
     """Note what a tool writes to files, for later calls that run them."""
-    if project.changes is None:
-        return
     adds = not (name.words | {leaf.text[:_MAX_ADDRESS].lower() for leaf in leaves}).isdisjoint(_ADDS)
-    old = {_place(leaf): leaf.text for leaf in leaves if "old text" in roles_of(leaf.argument)}
+    old = {_place(leaf): leaf.text for leaf in leaves if has_role(leaf.argument, "old text")}
     beside = {_place(leaf): leaf.text for leaf in paths}
     for leaf in leaves:
-        if is_content(leaf) and "old text" not in roles_of(leaf.argument):
+        if is_content(leaf) and not has_role(leaf.argument, "old text"):
             is_whole, place = leaf_name(leaf) in _WHOLE and not adds, _place(leaf)
             text = leaf.text if is_whole or place in old else f"\n{leaf.text}"
             project.note_change(beside.get(place, paths[0].text), text, is_whole=is_whole, replaced=old.get(place, ""))
