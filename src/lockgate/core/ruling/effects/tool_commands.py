@@ -9,7 +9,7 @@ and path.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
@@ -77,7 +77,7 @@ class _Head(NamedTuple):
     program: str
     words: tuple[str, ...]
     is_row: bool
-    left: tuple[str, ...]
+    left: tuple[str, ...] = ()
 
 
 def may_run(word: str) -> bool:
@@ -90,7 +90,7 @@ def command_of(tool: str, arguments: Mapping[str, object]) -> ToolCommand | None
     """Return the command line that a call of this tool may stand for; None for a tool that no program has named."""
     if len(tool) > MAX_NAME or read_tool_name(tool).common:
         return None
-    if not _may_name_program(tool) and not any(has_role(key, "program") for key in islice(arguments, _MAX_ARGUMENTS)):
+    if not _programs_in(tool) and not any(has_role(key, "program") for key in islice(arguments, _MAX_ARGUMENTS)):
         return None
     given = sorted(islice(_given(arguments), _MAX_ARGUMENTS), key=lambda pair: _rank(pair[0]))
     said = tuple(word for key, value in given if has_role(key, "command word") for word in _words(value)[:_MAX_WORDS])
@@ -99,36 +99,30 @@ def command_of(tool: str, arguments: Mapping[str, object]) -> ToolCommand | None
     return _command(head, given) if head is not None else None
 
 
-@lru_cache(maxsize=CACHED_NAMES)
-def _may_name_program(tool: str) -> bool:
-    return bool(list(_programs_in(tool)))
-
-
 def _words(text: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(text)]
 
 
-def _programs_in(tool: str) -> Iterator[tuple[str, list[str], bool]]:
-    """Yield the programs that a tool's name has, with its other words, and whether it surely is that program's."""
+@lru_cache(maxsize=CACHED_NAMES)
+def _programs_in(tool: str) -> Sequence[tuple[str, list[str], bool]]:
+    """Return the programs that a tool's name has, with its other words, and whether it surely is that program's."""
     server, own = split_server(tool)
+    found = []
     for name in (own, f"{server}_{own}"):
         words = _words(name)[:_MAX_WORDS]
-        for at in range(len(words)):
-            for count in (3, 2, 1):
-                first = "-".join(words[at : at + count])
-                program = _COMMANDS.get(first, first if commands_of_program(first) is not None else "")
-                if program and at + count <= len(words):
-                    yield program, [*words[:at], *words[at + count :]], not at and first not in _EVERYDAY
+        for at, end in ((at, at + count) for at in range(len(words)) for count in (3, 2, 1)):
+            first = "-".join(words[at:end])
+            program = _COMMANDS.get(first, first if commands_of_program(first) is not None else "")
+            if program and end <= len(words):
+                found.append((program, [*words[:at], *words[end:]], not at and first not in _EVERYDAY))
+    return found
 
 
 @lru_cache(maxsize=CACHED_NAMES)
 def _find_head(tool: str, said: tuple[str, ...]) -> _Head | None:
     """Return how a command line begins by the program that a tool's name has, at its beginning or anywhere."""
-    for program, words, is_sure in _programs_in(tool):
-        head = _match(program, [*words, *said], is_sure=is_sure)
-        if head is not None:
-            return head
-    return None
+    heads = (_match(program, [*words, *said], is_sure=is_sure) for program, words, is_sure in _programs_in(tool))
+    return next(filter(None, heads), None)
 
 
 def _match(program: str, rest: Sequence[str], *, is_sure: bool) -> _Head | None:
@@ -136,43 +130,31 @@ def _match(program: str, rest: Sequence[str], *, is_sure: bool) -> _Head | None:
     plain = [word for word in rest if word not in _FILLER]
     if name in WORDS["verb first"] and not service and plain and plain[0] not in _EVERYDAY - NOUNS:
         service, rest = plain[:1], plain[1:]
-    head = _match_row(name, service, rest, is_sure=is_sure)
-    if head is not None:
-        return head
+    parts, key = _fitting_key(name, (*service, *rest))
+    left = tuple(word for word in rest if word not in _FILLER and _normal(word) not in parts)
+    if len(parts) > len(service):
+        if "".join(_words(key)) == "".join((*service, *rest)) or not left:
+            return _Head(name, tuple(key.split()), True)
+        # `get_workflow_run` is no `workflow run`, and `redis_config_set` no `set`.
+        if _LOOKS.isdisjoint(left) and not (is_sure and rest[0] == left[0]):
+            return _Head(name, tuple(key.split()), True, left)
     rest = [word for word in rest if word not in _FILLER]
     if service:
         is_command = len(rest) > 1 or not GROUPS["TAKES"].issuperset(rest)
         words = ("s3api" if service == ["s3"] else service[0], "-".join(rest))
-        return _Head(name, words, False, ()) if is_command else None
+        return _Head(name, words, False) if is_command else None
     # What no row knows is read as it stands.
-    return _Head(name, tuple(rest), False, ()) if is_sure else None
-
-
-def _match_row(name: str, service: Sequence[str], rest: Sequence[str], *, is_sure: bool) -> _Head | None:
-    parts, key = _fitting_key(name, (*service, *rest))
-    if len(parts) <= len(service):
-        return None
-    left = tuple(word for word in rest if word not in _FILLER and _normal(word) not in parts)
-    if "".join(_words(key)) == "".join((*service, *rest)) or not left:
-        return _Head(name, tuple(key.split()), True, ())
-    # `get_workflow_run` is no `workflow run`, and `redis_config_set` no `set`.
-    is_other = not _LOOKS.isdisjoint(left) or (is_sure and rest[0] == left[0])
-    return None if is_other else _Head(name, tuple(key.split()), True, left)
+    return _Head(name, tuple(rest), False) if is_sure else None
 
 
 def _fitting_key(name: str, words: Sequence[str]) -> tuple[frozenset[str], str]:
     """Return the command words of a program that are among these, in any order or joined; empty where none are."""
     normal, joined = [*map(_normal, words)], "".join(words)
-    keys = [(_key_words(key), key) for key in commands_of_program(name) or ()]
+    keys = [(frozenset(map(_normal, _words(key))), key) for key in commands_of_program(name) or ()]
     fitting = [(parts, key) for parts, key in keys if parts.issubset(normal) or "".join(_words(key)) == joined]
     # Of two that fit, the one whose word comes first: `git_branch_delete` is no `git rm`.
     fitting.sort(key=lambda pair: min(map(normal.index, pair[0] & {*normal}), default=0))
     return max(fitting, key=lambda pair: len(pair[0]), default=(frozenset[str](), ""))
-
-
-@lru_cache(maxsize=CACHED_NAMES)
-def _key_words(key: str) -> frozenset[str]:
-    return frozenset(map(_normal, _words(key)))
 
 
 def _normal(word: str) -> str:
@@ -181,44 +163,35 @@ def _normal(word: str) -> str:
 
 
 def _command(head: _Head, given: Sequence[tuple[str, str]]) -> ToolCommand:
-    """Return the command with the arguments: options stand before operands, and a line of its own at the end."""
+    """Return the command with the arguments: options stand before operands, and a line of its own at the end.
+
+    An argument that says the command words again is none of these.
+    """
     row = find_row(head.program, list(head.words))[0]
     known = row.options if row is not None else {}
-    switches = [f"--{word}" for word in head.left if f"--{word}" in known]
-    options, operands = _place_arguments(head, given, known)
-    # Behind so many operands a program starts what follows.
-    most = None if row is None or row.rest_at < 0 else row.rest_at
-    line = " ".join(value for key, value in given if _rank(key) == _LINE).strip().removeprefix(head.program + " ")
-    # Where no command word is known, the line has them.
-    ending = (*switches, *options, *operands[:most], line) if head.is_row else (line, *switches, *options, *operands)
-    words = filter(None, (head.program, *head.words, *ending))
-    return ToolCommand(" ".join(words), head.is_row, head.is_row and len(switches) == len(head.left))
-
-
-def _place_arguments(
-    head: _Head, given: Sequence[tuple[str, str]], known: Collection[str]
-) -> tuple[list[str], list[str]]:
-    """Return the options and the operands; an argument that says the command words again is none of these."""
     used = frozenset(map(_normal, (head.program, *head.words, *"-".join(head.words).split("-"))))
     # `--package` is an option of `cargo add` too, and what is added may be called so.
     installs = not WORDS["installs"].isdisjoint(head.words)
     is_cloud = head.program in WORDS["verb first"] | WORDS["verb last"]
-    options, operands = list[str](), list[str]()
+    options = [f"--{word}" for word in head.left if f"--{word}" in known]
+    switches, operands = len(options), list[str]()
     for key, value in given:
-        rank, is_text = _rank(key), _is_text(key, value)
+        rank, option = _rank(key), f"-{key}" if len(key) == 1 else "--" + "-".join(_words(key) or [key])
         if rank == _LINE or (rank == 0 and used.issuperset(map(_normal, _words(value)))):
             continue
-        is_option = not value or is_text or _option(key) in known
+        is_text = has_role(key, "prose") or len(value) > _MAX_VALUE or "\n" in value
+        is_option = not value or is_text or option in known
         if is_option or is_cloud:
-            options.append(quote_word(f"{_option(key)}={value[:_MAX_VALUE]}") if value else _option(key))
-        is_package = installs and not is_text and has_role(key, "package")
-        if not is_option or rank == _LAST or is_package:
+            options.append(quote_word(f"{option}={value[:_MAX_VALUE]}") if value else option)
+        if not is_option or rank == _LAST or (installs and not is_text and has_role(key, "package")):
             operands.append(quote_word(value))
-    return options, operands
-
-
-def _is_text(key: str, value: str) -> bool:
-    return has_role(key, "prose") or len(value) > _MAX_VALUE or "\n" in value
+    # Behind so many operands a program starts what follows.
+    most = None if row is None or row.rest_at < 0 else row.rest_at
+    line = " ".join(value for key, value in given if _rank(key) == _LINE).strip().removeprefix(head.program + " ")
+    # Where no command word is known, the line has them.
+    ending = (*options, *operands[:most], line) if head.is_row else (line, *options, *operands)
+    words = filter(None, (head.program, *head.words, *ending))
+    return ToolCommand(" ".join(words), head.is_row, head.is_row and switches == len(head.left))
 
 
 def _given(arguments: Mapping[str, object]) -> Iterator[tuple[str, str]]:
@@ -233,18 +206,12 @@ def _given(arguments: Mapping[str, object]) -> Iterator[tuple[str, str]]:
                 yield from _given({singular(key) if _rank(key) != _LINE else key: item})
         elif isinstance(value, str) and value:
             yield key, value
-        elif value is True:
-            yield key, ""
         elif isinstance(value, int | float) and value is not False:
-            yield key, str(value)[:_MAX_VALUE]
+            yield key, "" if value is True else str(value)[:_MAX_VALUE]
 
 
 def _rank(key: str) -> int:
     return next((rank for rank, role in _RANKS if role in roles_of(key)), 1)
-
-
-def _option(key: str) -> str:
-    return f"-{key}" if len(key) == 1 else "--" + "-".join(_words(key) or [key])
 
 
 # REST requests
@@ -255,20 +222,20 @@ _VERBS = {"POST": "create", "PUT": "set", "PATCH": "update", "DELETE": "delete",
 
 def rest_request(tool: str, leaves: Sequence[Leaf]) -> tuple[str, Leaf] | None:
     """Return a REST request as a tool's name, as `name_of_request` writes it, and its address."""
-    stated = [leaf.text for leaf in leaves if "method" in roles_of(leaf.argument) or leaf.text in METHODS]
+    stated = [leaf.text.upper() for leaf in leaves if leaf.text in METHODS or "method" in roles_of(leaf.argument)]
     # Of a tool by the name of the protocol the method may be a word of the name.
     words = tool_words(tool)
-    stated += words if not WORDS["protocol"].isdisjoint(words) else ()
-    method = next((text.upper() for text in stated if text.upper() in METHODS), "")
-    addresses = (leaf for leaf in leaves if "address" in roles_of(leaf.argument) and _ADDRESS.match(leaf.text))
-    address = next(addresses, None) if method else None
-    for leaf in leaves:
-        # Method and path may be one text: `DELETE /repos/{owner}/{repo}`.
-        first, _, rest = leaf.text[:_MAX_VALUE].partition(" ")
-        if first in METHODS and rest[:1] == "/":
-            method, address = first, Leaf(leaf.argument, rest)
-    name = name_of_request(method, address.text) if address is not None else ""
-    return (name, address) if name and address is not None else None
+    stated += map(str.upper, words) if not WORDS["protocol"].isdisjoint(words) else ()
+    # Method and path may be one text: `DELETE /repos/{owner}/{repo}`.
+    routes = [(leaf, leaf.text.split(" ", 1)) for leaf in leaves if " /" in leaf.text[:8]]
+    pairs = [(parts[0], Leaf(leaf.argument, parts[1])) for leaf, parts in routes if parts[0] in METHODS]
+    if method := next(filter(METHODS.__contains__, stated), ""):
+        pairs += [(method, leaf) for leaf in leaves if "address" in roles_of(leaf.argument)]
+    for method, address in pairs:
+        if _ADDRESS.match(address.text):
+            name = name_of_request(method, address.text)
+            return (name, address) if name else None
+    return None
 
 
 def name_of_request(method: str, address: str) -> str:
