@@ -104,10 +104,6 @@ def split_server(name: str) -> tuple[str, str]:
     return "", name
 
 
-def _words(text: str) -> tuple[str, ...]:
-    return _join_words((word.lower() for word in _WORD.findall(text)), _BRANDS)
-
-
 def _join_words(words: Iterable[str], pairs: Mapping[tuple[str, str], str]) -> tuple[str, ...]:
     """Return the words with those that are one thing together as one word."""
     joined: list[str] = []
@@ -119,7 +115,7 @@ def _join_words(words: Iterable[str], pairs: Mapping[tuple[str, str], str]) -> t
 
 @lru_cache(maxsize=CACHED_NAMES)
 def _cached_words(name: str) -> tuple[str, ...]:
-    return _words(split_server(name)[1])
+    return _join_words((word.lower() for word in _WORD.findall(split_server(name)[1])), _BRANDS)
 
 
 def tool_words(name: str) -> tuple[str, ...]:
@@ -235,7 +231,7 @@ def _find_known_tool(name: str, words: tuple[str, ...]) -> _KnownTool | None:
     if known is not None:
         return None if known.bare and split_server(name)[0] else known
     # `developer__shell`: we cannot be sure that the first part is a server, so only a high name counts behind it.
-    known = _CATALOGUE.get("_".join(_words(name.rpartition("__")[2]))) if "__" in name else None
+    known = _CATALOGUE.get("_".join(_cached_words(name.rpartition("__")[2]))) if "__" in name else None
     return known if known is not None and known.risk is Risk.HIGH else None
 
 
@@ -287,29 +283,23 @@ def _read_name(name: str) -> ToolName:
     if known is not None:
         looks = known.risk is Risk.LOW
     elif "visit" not in acting:
-        looks = looks or _shows_information(name, words, verbs)
+        looks = looks or _shows_information(words, verbs)
     if not is_plain or (own != words and not _ENGLISH.issuperset(frozenset(own).intersection(words))):
         looks = False
     what, common = (known.what, known.common_name) if known is not None else ("", "")
     if looks:
-        return ToolName(all_words, "", _kind_of_look(all_words), at=at, known=what, common=common)
+        is_key = "key" in all_words and not WORDS["secret key"].isdisjoint(all_words)
+        return ToolName(all_words, "", "reads-secret" if is_key else "looks", at=at, known=what, common=common)
     verb, act = gravest_act(verbs, all_words) if verbs else ("", _act_without_verb(all_words))
     kind = "unknown-act" if act.kind == "looks" and not is_plain else act.kind
     return ToolName(all_words, verb, kind, act.role, acting, at, what, common)
 
 
-def _kind_of_look(words: frozenset[str]) -> str:
-    return "reads-secret" if "key" in words and not WORDS["secret key"].isdisjoint(words) else "looks"
-
-
-def _acting_words(words: tuple[str, ...]) -> tuple[str, ...]:
+def _verbs_of(words: tuple[str, ...]) -> tuple[str, ...]:
     sure = [_ACTING_FORMS[word] for word in words if word in _ACTING_FORMS]
     likely = [word for word in words if word in _VERB_BEFORE_NOUN]
-    return tuple(dict.fromkeys(sure or likely or [word for word in words if word in WORDS["acting noun"]]))
-
-
-def _verbs_of(words: tuple[str, ...]) -> tuple[str, ...]:
-    verbs = (*_acting_words(words), *(word for word in words if word in _MORE_VERBS))
+    acting = dict.fromkeys(sure or likely or [word for word in words if word in WORDS["acting noun"]])
+    verbs = (*acting, *(word for word in words if word in _MORE_VERBS))
     if "draft" in words:
         return tuple(verb for verb in verbs if verb not in WORDS["writes message"]) or ("draft",)
     # Behind a verb that keeps records these are things: `upsert_contact` writes to no one.
@@ -317,14 +307,12 @@ def _verbs_of(words: tuple[str, ...]) -> tuple[str, ...]:
     return others if not WORDS["keeps"].isdisjoint(others) else verbs
 
 
-def _shows_information(name: str, words: tuple[str, ...], verbs: tuple[str, ...]) -> bool:
-    # Another server's tool of a host's name is not the host's.
-    if not split_server(name)[0] and "_".join(words) in WORDS["shows only"]:
-        return True
-    # A message is a thing where the name ends with which ones are looked at: `mail_latest`.
-    if words[-1:] in (("latest",), ("recent",), ("unread",)) and verbs and WORDS["message"].issuperset(verbs):
-        return True
-    return bool(words) and words[-1] in WORDS["information"] and WORDS["mostly thing"].issuperset(verbs)
+def _shows_information(words: tuple[str, ...], verbs: tuple[str, ...]) -> bool:
+    """Return whether a name ends with information on things, or with which messages are looked at: `mail_latest`."""
+    last = words[-1:]
+    if verbs and last in (("latest",), ("recent",), ("unread",)):
+        return WORDS["message"].issuperset(verbs)
+    return not WORDS["information"].isdisjoint(last) and WORDS["mostly thing"].issuperset(verbs)
 
 
 def _act_without_verb(words: frozenset[str]) -> Act:
@@ -362,24 +350,24 @@ def _judge_words(words: tuple[str, ...]) -> tuple[bool, tuple[str, ...], int]:
         second = rest[0]
     if second or not _JOINS.isdisjoint(words[:at]):
         return False, tuple(filter(None, (second,))), at
-    return (*_judge_look(words, look, rest), at)
+    acts = _judge_look(words, look, rest) if look != "count" else ()
+    return acts == (), tuple(filter(None, acts)), at
 
 
-def _judge_look(words: tuple[str, ...], look: str, rest: tuple[str, ...]) -> tuple[bool, tuple[str, ...]]:
-    """Return whether looking is harmless: at no address, no secret, and not vaguely at a thing we do not know."""
-    if look == "count":
-        return True, ()
-    if any(_is_address(word, look) for word in words):
-        return False, ("visit",)
+def _judge_look(words: tuple[str, ...], look: str, rest: tuple[str, ...]) -> tuple[str, ...]:
+    """Return nothing where looking is harmless: at no address, no secret, and not vaguely at a thing we do not know."""
+    places = _ADDRESSES if look in WORDS["looks over many"] else _ADDRESSES | _MANY_ADDRESSES
+    # Searching the whole web asks one provider; searching a site may ask the site.
+    if not places.difference(("web", "internet") if look in ("search", "find") else ()).isdisjoint(words):
+        return ("visit",)
     # A list of secrets has their names.
-    listed = WORDS["listed by name"].intersection(rest if look == "list" else ())
-    secrets = WORDS["secret"] - (WORDS["listed by name"] if listed else frozenset())
-    if not secrets.isdisjoint(words):
-        return False, ()
+    listed = look == "list" and not WORDS["listed by name"].isdisjoint(rest)
+    if not WORDS["secret"].difference(WORDS["listed by name"] if listed else ()).isdisjoint(words):
+        return ("",)
     known = NOUNS - _TOO_VAGUE.get(look, frozenset())
     is_verb_alone = rest[:1] in (("in",), ("out",), ("off",), ("up",))
     is_vague = look in _LOOKS_VAGUELY and (is_verb_alone or known.isdisjoint(map(singular, rest or words)))
-    return not is_vague, (look,) if is_vague else ()
+    return (look,) if is_vague else ()
 
 
 def _joined_act(words: tuple[str, ...], at: int) -> str:
@@ -393,13 +381,6 @@ def _joined_act(words: tuple[str, ...], at: int) -> str:
         if (i - 2 == at and join != "to") or word in _MAY_ACT or not is_thing:
             return word
     return ""
-
-
-def _is_address(word: str, look: str) -> bool:
-    if word in _MANY_ADDRESSES:
-        return look not in WORDS["looks over many"]
-    # Searching the whole web asks one provider; searching a site may ask the site.
-    return word in _ADDRESSES and not (look in ("search", "find") and word in ("web", "internet"))
 
 
 # Risk.
