@@ -17,6 +17,7 @@ MAX_LEAVES = 10_000
 _MAX_KEY = 40
 # An identifier as long as this with a digit in it may be a key of a service or an account, and no name.
 _LONG_KEY = 16
+_MAX_BITS = 2_000
 _DIGIT = re.compile(r"\d")
 _new = tuple.__new__
 
@@ -58,7 +59,9 @@ def flatten_arguments(arguments: Mapping[str, object], *, with_names: bool = Fal
             elif item is None or isinstance(item, bool):
                 continue
             elif isinstance(item, int | float):
-                leaves.append(Leaf(name, _number_text(item)))
+                # Python may refuse to print integers of more than 640 digits; no real argument is that long.
+                is_long = isinstance(item, int) and item.bit_length() > _MAX_BITS
+                leaves.append(Leaf(name, f"{hash(item)}" if is_long else repr(item)))
             else:
                 pending.append((name, item, depth + 1))
     return leaves, is_cut
@@ -87,14 +90,6 @@ def _path_of_key(path: str, key: object, leaves: list[Leaf], names: set[str] | N
     if names is not None:
         names.add(key)
     return name
-
-
-def _number_text(value: int | float) -> str:
-    try:
-        return repr(value)
-    except ValueError:
-        # Python refuses to print integers of thousands of digits; no real argument is that long.
-        return f"{hash(value)}"
 
 
 _ROWS = read_table(__package__, "values.tbl", "sinks", ("sink", "words"))

@@ -288,18 +288,24 @@ def _read_name(name: str) -> ToolName:
         looks = False
     what, common = (known.what, known.common_name) if known is not None else ("", "")
     if looks:
-        is_key = "key" in all_words and not WORDS["secret key"].isdisjoint(all_words)
-        return ToolName(all_words, "", "reads-secret" if is_key else "looks", at=at, known=what, common=common)
+        return ToolName(all_words, "", _kind_of_look(all_words), at=at, known=what, common=common)
     verb, act = gravest_act(verbs, all_words) if verbs else ("", _act_without_verb(all_words))
     kind = "unknown-act" if act.kind == "looks" and not is_plain else act.kind
     return ToolName(all_words, verb, kind, act.role, acting, at, what, common)
 
 
-def _verbs_of(words: tuple[str, ...]) -> tuple[str, ...]:
+def _kind_of_look(words: frozenset[str]) -> str:
+    return "reads-secret" if "key" in words and not WORDS["secret key"].isdisjoint(words) else "looks"
+
+
+def _acting_words(words: tuple[str, ...]) -> Iterable[str]:
     sure = [_ACTING_FORMS[word] for word in words if word in _ACTING_FORMS]
     likely = [word for word in words if word in _VERB_BEFORE_NOUN]
-    acting = dict.fromkeys(sure or likely or [word for word in words if word in WORDS["acting noun"]])
-    verbs = (*acting, *(word for word in words if word in _MORE_VERBS))
+    return dict.fromkeys(sure or likely or [word for word in words if word in WORDS["acting noun"]])
+
+
+def _verbs_of(words: tuple[str, ...]) -> tuple[str, ...]:
+    verbs = (*_acting_words(words), *(word for word in words if word in _MORE_VERBS))
     if "draft" in words:
         return tuple(verb for verb in verbs if verb not in WORDS["writes message"]) or ("draft",)
     # Behind a verb that keeps records these are things: `upsert_contact` writes to no one.
@@ -350,12 +356,14 @@ def _judge_words(words: tuple[str, ...]) -> tuple[bool, tuple[str, ...], int]:
         second = rest[0]
     if second or not _JOINS.isdisjoint(words[:at]):
         return False, tuple(filter(None, (second,))), at
-    acts = _judge_look(words, look, rest) if look != "count" else ()
+    acts = _judge_look(words, look, rest)
     return acts == (), tuple(filter(None, acts)), at
 
 
 def _judge_look(words: tuple[str, ...], look: str, rest: tuple[str, ...]) -> tuple[str, ...]:
     """Return nothing where looking is harmless: at no address, no secret, and not vaguely at a thing we do not know."""
+    if look == "count":
+        return ()
     places = _ADDRESSES if look in WORDS["looks over many"] else _ADDRESSES | _MANY_ADDRESSES
     # Searching the whole web asks one provider; searching a site may ask the site.
     if not places.difference(("web", "internet") if look in ("search", "find") else ()).isdisjoint(words):

@@ -14,7 +14,7 @@ from lockgate.core.ruling.effects.project import NO_PROJECT
 from lockgate.core.ruling.effects.shell_walk import read_command
 from lockgate.core.ruling.effects.sql import read_sql
 from lockgate.core.ruling.tool_call import ToolCall
-from lockgate.core.ruling.tool_risk import EFFECTS, TABLE
+from lockgate.core.ruling.tool_risk import EFFECTS, TABLE, read_words
 from lockgate.core.tables import Example, read_examples, read_table
 
 ACTS = {"acts": ("verbs", "words"), "acts by argument": ("verbs", "words", "argument", "value")}
@@ -37,6 +37,11 @@ def test_the_kind_and_the_target_of_a_row_are_known(section: str) -> None:
     for row in read_table(EFFECTS, TABLE, section, (*ACTS[section], "kind", "target")):
         assert row[-2] in KINDS, row
         assert row[-1] in {*roles, *"shape every none name value host links forwarded".split()}, row
+
+
+def test_the_sets_of_kinds_have_known_kinds() -> None:
+    for kinds in read_words("sets of kinds", "set").values():
+        assert kinds <= KINDS.keys()
 
 
 def test_a_list_of_words_alone_is_the_command() -> None:

@@ -36,12 +36,9 @@ def find_carried_secrets(leaves: Sequence[Leaf]) -> Iterator[Effect]:
     """Yield an effect for each kind of secret in the arguments; its target says which kind it is."""
     leaves = [leaf for leaf in leaves if len(leaf.text) >= _LEAST]
     everything = lowercase_same_length("\n".join([leaf.text for leaf in leaves]))
-    words = [word for word in everything.split() if len(word) > _LEAST]
-    if not any(map(everything.__contains__, _STEMS)) and not any(map(_LONG.search, words)):
-        return
-    marks = frozenset([mark for mark in _MARKS if mark in everything])
+    marks = _marks_in(everything)
     done = set()
-    for leaf in leaves:
+    for leaf in leaves if marks else ():
         low = lowercase_same_length(leaf.text)
         is_own = _OWN.search(leaf.argument) is not None
         for span in find_credentials(leaf.text, low, marks):
@@ -50,6 +47,12 @@ def find_carried_secrets(leaves: Sequence[Leaf]) -> Iterator[Effect]:
             if name and name not in done and (not is_own or name == "private key"):
                 done.add(name)
                 yield effect("sends-secret", name, argument=leaf.argument, span=(span.start, span.end))
+
+
+def _marks_in(text: str) -> frozenset[str]:
+    words = [word for word in text.split() if len(word) > _LEAST]
+    may_hold = any(map(text.__contains__, _STEMS)) or any(map(_LONG.search, words))
+    return frozenset([mark for mark in _MARKS if mark in text] if may_hold else ())
 
 
 # Programs that print secrets whose words name no file of keys.

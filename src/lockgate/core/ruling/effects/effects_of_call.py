@@ -61,36 +61,18 @@ from lockgate.core.ruling.targets import (
     is_local_host,
 )
 from lockgate.core.ruling.tool_call import ToolCall
-from lockgate.core.ruling.tool_risk import (
-    WORDS,
-    ToolName,
-    kind_by_annotations,
-    read_tool_name,
-)
+from lockgate.core.ruling.tool_risk import WORDS, ToolName, kind_by_annotations, read_tool_name, read_words
 
 MAX_EFFECTS = 32
 MAX_LEAVES_READ = 1000
 _MAX_TARGET = 200
+_LENGTHS = range(1, _MAX_TARGET + 1)
 _MAX_TARGETS = 40
 _RUNS = WORDS["runs"]
+# Sets of kinds that are treated alike, by what is alike in them.
+_KINDS = read_words("sets of kinds", "set")
 _OTHER_SEEDS = frozenset("read write glob grep web_fetch".split())
 _PLAIN_SHELL = frozenset("command description timeout run_in_background".split())
-# Tools that do no more than they are given to run.
-_RUN_KINDS = frozenset("unknown-act computes runs-project-task".split())
-# What of an address is reached or taken by the act itself; other tools only ask the host.
-_GOES_TO_HOST = frozenset(
-    "sends-data grants-access sends-secret unknown-act embeds-remote-code installs-package clones pushes".split()
-)
-# What a command does to other machines that hears its whole text.
-_TAKES_ALONG = frozenset("requests sends-data sends-message publishes shares pushes".split())
-_SENDS = frozenset("sends-message sends-data shares publishes sends-secret".split())
-# Kinds that say nothing about what a command does, of which no tool's name says that its service is on this machine.
-_NOT_KNOWN = frozenset("runs-program unknown-act computes asks-local".split())
-_NOT_KNOWN_BY_NAME = _NOT_KNOWN | {"unreadable", "runs-project-task"}
-# Where the name leaves open what is done, the arguments may state it.
-_LEFT_OPEN = OPEN_KINDS | {"changes-service", "deletes-record"}
-# What a name says by a row of its own, where the words of a command may be too few to say it.
-_PARTICULAR = frozenset(("changes-remote", "clones", *SPENDS))
 _IN_ACCOUNT = re.compile(r"[\d@]")
 _PRIORITY = re.compile(r"^(?:\d{1,5} ){1,3}")
 # A value in a URL's query that is a text of several words: it takes something along.
@@ -185,7 +167,7 @@ def _known_secrets(
     leaves: Sequence[Leaf], effects: Sequence[Effect], activity: Activity, *, is_local: bool = True
 ) -> list[Effect]:
     """Return that a secret which was read leaves, where another machine hears the arguments."""
-    is_heard = activity.secrets and (not is_local or any(entry.kind in _TAKES_ALONG for entry in effects))
+    is_heard = activity.secrets and (not is_local or any(entry.kind in _KINDS["hear all"] for entry in effects))
     return [*find_known_secrets(leaves, activity.secrets)] if is_heard else []
 
 
@@ -212,14 +194,19 @@ def _read_tool(use: _Use) -> list[Effect]:
         own.insert(0, effect("unreadable", certainty=Certainty.GUESS))
         use = use._replace(leaves=use.leaves[:MAX_LEAVES_READ])
     command = command_of(use.call.tool, use.call.arguments)
-    lines = _command_lines(use, is_command=command is not None)
+    is_given = use.name.common not in _OTHER_SEEDS and not use.roles.isdisjoint(("command", "command arguments"))
+    lines = _command_lines(use, is_command=command is not None) if is_given else []
     effects = _read_run(use, lines)
     is_local = effects is not None
     if use.project.named is not None and (is_local or lines or use.name.verb in _RUNS):
         use.project.named.append("")
     if effects is None:
         effects, is_local = _read_other(use)
-        effects += [entry for entry in _read_commands(use, lines) if entry.kind not in _NOT_KNOWN] if lines else []
+        effects += (
+            [entry for entry in _read_commands(use, lines) if entry.kind not in _KINDS["nothing known"]]
+            if lines
+            else []
+        )
     effects = _read_request(use, effects)
     effects = _read_as_command(use, command, effects) if command is not None else effects
     carried = _known_secrets(use.leaves, effects, use.activity, is_local=is_local)
@@ -265,8 +252,7 @@ def _read_request(use: _Use, effects: list[Effect]) -> list[Effect]:
     if match is None:
         return effects
     request, address = match
-    kinds = kinds_of_request(request, use.call.arguments)
-    kind = use.name.kind
+    kinds, kind = kinds_of_request(request, use.call.arguments), use.name.kind
     if address.text.startswith("/") and KINDS[kind].severity < Severity.OPENS_A_DOOR and kind not in SPENDS:
         # Without a host the request is the whole call.
         effects = [entry for entry in effects if entry.kind not in ("unknown-act", "requests", kind)]
@@ -275,26 +261,26 @@ def _read_request(use: _Use, effects: list[Effect]) -> list[Effect]:
 
 
 def _read_as_command(use: _Use, command: ToolCommand, effects: list[Effect]) -> list[Effect]:
-    """Return the effects with those of the command line that a tool is named after.
-
-    Where a row of the program has all words of the name, the name adds nothing but what opens a door or moves money.
-    """
+    """Return the effects with those of the command line that a tool is named after: these say the name's act better."""
     name, lines = use.name, read_command(command.line, "", use.project, use.activity)
-    unknown = _NOT_KNOWN if command.is_known else _NOT_KNOWN_BY_NAME
+    unknown = _KINDS["nothing known"] if command.is_known else _KINDS["nothing known by name"]
     read = [entry._replace(start=0, end=0) for entry in lines if entry.kind not in unknown]
     if not read or (name.kind == "looks" and not command.is_whole):
         return effects
-    gravest = _gravest(read)
-    # A command that has not been told what to work on says nothing.
-    if gravest < Severity.REACHES_OUT and name.has("works here" if gravest else "acts on something"):
+    if not _says_more(command, name, _gravest(read), _gravest(effects)):
         return effects
-    if not command.is_known and name.kind != "unknown-act" and gravest <= _gravest(effects):
-        return effects
-    stays = name.kind in _PARTICULAR or KINDS[name.kind].severity is Severity.OPENS_A_DOOR
+    stays = name.kind in _KINDS["particular"] or KINDS[name.kind].severity is Severity.OPENS_A_DOOR
     covered = {"unknown-act", read[0].kind if stays else name.kind}
     # Whom the name's act names by an address stays.
     effects = [entry for entry in effects if "@" in entry.target or entry.kind not in covered]
-    return [*read, *effects] if gravest >= _gravest(effects) else effects
+    return [*read, *effects] if _gravest(read) >= _gravest(effects) else effects
+
+
+def _says_more(command: ToolCommand, name: ToolName, gravest: int, by_name: int) -> bool:
+    """Return whether a command may say more than the name; one that has not been told what to work on says nothing."""
+    if gravest < Severity.REACHES_OUT and name.has("works here" if gravest else "acts on something"):
+        return False
+    return command.is_known or name.kind == "unknown-act" or gravest > by_name
 
 
 # Shells, code and queries.
@@ -303,7 +289,7 @@ def _read_as_command(use: _Use, command: ToolCommand, effects: list[Effect]) -> 
 def _read_run(use: _Use, lines: Sequence[Leaf]) -> list[Effect] | None:
     """Return what a shell, an interpreter or a database runs; None for a tool that is none of these."""
     name, leaves = use.name, use.leaves
-    if name.common == "bash" or (lines and (name.kind in _RUN_KINDS or name.has("shell"))):
+    if name.common == "bash" or (lines and (name.kind in _KINDS["only run"] or name.has("shell"))):
         return _read_commands(use, lines)
     if name.has("code") and (name.verb in _RUNS or not name.verb) and (code := _read_values(use, "code")):
         return code
@@ -314,8 +300,6 @@ def _read_run(use: _Use, lines: Sequence[Leaf]) -> list[Effect] | None:
 def _command_lines(use: _Use, *, is_command: bool) -> list[Leaf]:
     """Return the commands among the values with the words that go with them; a list may be one by itself."""
     name, is_bash = use.name, use.name.common == "bash"
-    if name.common in _OTHER_SEEDS or use.roles.isdisjoint(("command", "command arguments")):
-        return []
     words = list(joined_values(use.leaves, "command arguments"))
     commands = list(joined_values(use.leaves, "command"))
     is_shell = is_bash or ((name.verb in _RUNS or name.has("shell")) and not name.has("code"))
@@ -419,7 +403,7 @@ def _read_page_act(use: _Use, hosts: Sequence[tuple[str, Leaf]]) -> list[Effect]
 def _read_service_tool(use: _Use) -> list[Effect]:
     """Return what a tool does by its name, or by its name with what its arguments state where that is as grave."""
     name, is_open = use.name, use.name.kind in OPEN_KINDS
-    stated = stated_name(name, use.call.tool, use.leaves) if name.kind in _LEFT_OPEN else None
+    stated = stated_name(name, use.call.tool, use.leaves) if name.kind in _KINDS["leave open"] else None
     if stated is None or stated.kind in ("looks", "unknown-act"):
         return _read_acts(use, name, name)
     is_main = is_open and KINDS[stated.kind].severity >= KINDS[name.kind].severity
@@ -444,7 +428,7 @@ def _read_acts(use: _Use, name: ToolName, main_name: ToolName) -> list[Effect]:
     effects += [entry for kind, role in acts for entry in _aimed(kind, role, leaves, name)]
     kinds = frozenset(kind for kind, _ in acts)
     if "path" in use.roles:
-        effects += find_secret_files(leaves, use.project, sends=not _SENDS.isdisjoint(kinds))
+        effects += find_secret_files(leaves, use.project, sends=not _KINDS["send"].isdisjoint(kinds))
     return [*effects, *_read_texts(kinds, leaves)]
 
 
@@ -460,10 +444,7 @@ def _read_texts(kinds: frozenset[str], leaves: Sequence[Leaf]) -> Iterator[Effec
 
 
 def _acts_by_name(name: ToolName, leaves: Sequence[Leaf]) -> list[tuple[str, str]]:
-    """Return the kind and aim of a tool by its name, or by the values where the name leaves it open.
-
-    An account and an amount make a payment, an address makes a record.
-    """
+    """Return the kind and aim of a tool by its name; an account and an amount make a payment, an address a record."""
     acts, approves = [(name.kind, name.role)], name.kind == "approves-payment"
     if name.kind not in OPEN_KINDS and not approves:
         return acts
@@ -498,7 +479,7 @@ def _aimed(kind: str, role: str, leaves: Sequence[Leaf], name: ToolName) -> Iter
 
 def _kind_at(kind: str, role: str, leaf: Leaf, seen: Seen, name: ToolName) -> str:
     """Return what is done to one target: some tools name a host and do not go there, others only ask it."""
-    is_asked = seen.shape is Shape.HOST and kind not in _GOES_TO_HOST and role not in ("host", "links")
+    is_asked = seen.shape is Shape.HOST and kind not in _KINDS["go to a host"] and role not in ("host", "links")
     if not is_asked or ("/" not in leaf.text and name.has("names hosts")):
         return kind
     return "asks-local" if is_local_host(seen.target) else "requests"
@@ -526,22 +507,35 @@ def _seen_in(leaves: Iterable[Leaf], *finders: Callable[[str], Iterable[Seen]]) 
     return [(leaf, seen) for leaf in leaves for find in finders for seen in find(leaf.text)]
 
 
+def _host_in(leaf: Leaf) -> Sequence[Seen]:
+    # `10 mx.a.example.`: numbers stand before the host of a mail server.
+    host = host_from_value(_PRIORITY.sub("", leaf.text.strip()[:_MAX_TARGET]).removesuffix("."))
+    return [Seen(Shape.HOST, host, 0, len(leaf.text))] if host and not is_local_host(host) else []
+
+
+def _is_meant(role: str, roles: frozenset[str], *, is_text: bool) -> bool:
+    return role in roles if role != "every" else not is_text and "action" not in roles
+
+
+def _is_vague(role: str, roles: frozenset[str], text: str) -> bool:
+    # Where a payment goes may be said in words (`original payment method`): those are no account.
+    return role == "account" and "vague account" in roles and not _IN_ACCOUNT.search(text)
+
+
 def _targets_of(leaf: Leaf, role: str) -> Sequence[Seen]:
-    text, is_text = leaf.text.strip(), is_prose(leaf)
     if role == "host":
-        # `10 mx.a.example.`: numbers stand before the host of a mail server.
-        host = host_from_value(_PRIORITY.sub("", text[:_MAX_TARGET]).removesuffix("."))
-        return [Seen(Shape.HOST, host, 0, len(leaf.text))] if host and not is_local_host(host) else []
+        return _host_in(leaf)
+    text, is_text = leaf.text.strip(), is_prose(leaf)
     roles = roles_of(leaf.argument)
-    is_meant = role in roles if role != "every" else not is_text and "action" not in roles
+    is_meant = _is_meant(role, roles, is_text=is_text)
     shaped = find_addresses_by_shape(leaf.text) if is_meant or not is_text else []
-    if (shaped and not is_text) or not 0 < len(text) <= _MAX_TARGET or "\n" in text:
-        return shaped if not is_text else []
+    if shaped and not is_text:
+        return shaped
+    if len(text) not in _LENGTHS or "\n" in text:
+        return []
     if sink_from_argument(leaf.argument) == "url" and (host := host_from_value(text)):
         return [Seen(Shape.HOST, host, 0, len(leaf.text))]
-    # Where a payment goes may be said in words (`original payment method`): those are no account.
-    is_vague = role == "account" and "vague account" in roles
-    if not is_meant or shaped or (is_vague and not _IN_ACCOUNT.search(text)):
+    if not is_meant or shaped or _is_vague(role, roles, text):
         return shaped
     # An account may stand behind its kind, as in `wallet:0x5f…`.
     start, end = account_start(text), leaf.text.find(text) + len(text)

@@ -166,19 +166,9 @@ def quote_word(word: str) -> str:
 def stated_name(name: ToolName, tool: str, leaves: Sequence[Leaf]) -> ToolName | None:
     """Return a tool's name together with what its arguments state: an act, or the kind of thing that it is done to.
 
-    Only a single word or name states something: a text may mention a command. Some hosts call an act a service, and a
-    GraphQL mutation names it first.
+    Only a single word or name states something: a text may mention a command. A GraphQL mutation names its act first.
     """
-    # What a tool only notes has happened elsewhere: `track {"event": "purchase"}`.
-    roles = ("action",) if name.verb in WORDS["notes"] else ("states", "stated thing")
-    roles += ("service",) if name.verb in ("call", "") else ()
-    # In `update_event` the event is what is updated.
-    names = name.words & NOUNS
-    stating = [leaf for role in roles for leaf in leaves if role in roles_of(leaf.argument)]
-    texts = [leaf.text for leaf in stating if leaf_name(leaf) not in names and leaf.text not in METHODS]
-    stated = list(filter(_STATED.fullmatch, texts))
-    stated += [match[1] for match in map(_MUTATION.match, [leaf.text for leaf in leaves]) if match]
-    stated = [text.translate(_SEPARATORS) for text in stated[:_MOST_STATED]]
+    stated = [text.translate(_SEPARATORS) for text in _stated_texts(name, leaves)]
     if not stated:
         return None
     readings = [read_tool_name(text) for text in stated]
@@ -188,6 +178,19 @@ def stated_name(name: ToolName, tool: str, leaves: Sequence[Leaf]) -> ToolName |
     words = name.words.union(*(reading.words for reading in readings))
     verb, act = gravest_act(verbs, words - {name.verb})
     return name._replace(words=words, verb=verb, kind=act.kind, role=act.role)
+
+
+def _stated_texts(name: ToolName, leaves: Sequence[Leaf]) -> Sequence[str]:
+    # What a tool only notes has happened elsewhere: `track {"event": "purchase"}`.
+    roles = ["action"] if name.verb in WORDS["notes"] else ["states", "stated thing"]
+    roles += ["service"] if name.verb in ("call", "") else []
+    # In `update_event` the event is what is updated.
+    names = name.words & NOUNS
+    stating = [leaf for role in roles for leaf in leaves if role in roles_of(leaf.argument)]
+    texts = [leaf.text for leaf in stating if leaf_name(leaf) not in names and leaf.text not in METHODS]
+    stated = list(filter(_STATED.fullmatch, texts))
+    stated += [match[1] for match in map(_MUTATION.match, [leaf.text for leaf in leaves]) if match]
+    return stated[:_MOST_STATED]
 
 
 class _Row(NamedTuple):

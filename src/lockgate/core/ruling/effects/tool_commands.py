@@ -9,7 +9,7 @@ and path.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
@@ -130,14 +130,9 @@ def _match(program: str, rest: Sequence[str], *, is_sure: bool) -> _Head | None:
     plain = [word for word in rest if word not in _FILLER]
     if name in WORDS["verb first"] and not service and plain and plain[0] not in _EVERYDAY - NOUNS:
         service, rest = plain[:1], plain[1:]
-    parts, key = _fitting_key(name, (*service, *rest))
-    left = tuple(word for word in rest if word not in _FILLER and _normal(word) not in parts)
-    if len(parts) > len(service):
-        if "".join(_words(key)) == "".join((*service, *rest)) or not left:
-            return _Head(name, tuple(key.split()), True)
-        # `get_workflow_run` is no `workflow run`, and `redis_config_set` no `set`.
-        if _LOOKS.isdisjoint(left) and not (is_sure and rest[0] == left[0]):
-            return _Head(name, tuple(key.split()), True, left)
+    head = _match_row(name, service, rest, is_sure=is_sure)
+    if head is not None:
+        return head
     rest = [word for word in rest if word not in _FILLER]
     if service:
         is_command = len(rest) > 1 or not GROUPS["TAKES"].issuperset(rest)
@@ -145,6 +140,18 @@ def _match(program: str, rest: Sequence[str], *, is_sure: bool) -> _Head | None:
         return _Head(name, words, False) if is_command else None
     # What no row knows is read as it stands.
     return _Head(name, tuple(rest), False) if is_sure else None
+
+
+def _match_row(name: str, service: Sequence[str], rest: Sequence[str], *, is_sure: bool) -> _Head | None:
+    parts, key = _fitting_key(name, (*service, *rest))
+    if len(parts) <= len(service):
+        return None
+    left = tuple(word for word in rest if word not in _FILLER and _normal(word) not in parts)
+    if "".join(_words(key)) == "".join((*service, *rest)) or not left:
+        return _Head(name, tuple(key.split()), True)
+    # `get_workflow_run` is no `workflow run`, and `redis_config_set` no `set`.
+    is_other = not _LOOKS.isdisjoint(left) or (is_sure and rest[0] == left[0])
+    return None if is_other else _Head(name, tuple(key.split()), True, left)
 
 
 def _fitting_key(name: str, words: Sequence[str]) -> tuple[frozenset[str], str]:
@@ -163,35 +170,48 @@ def _normal(word: str) -> str:
 
 
 def _command(head: _Head, given: Sequence[tuple[str, str]]) -> ToolCommand:
-    """Return the command with the arguments: options stand before operands, and a line of its own at the end.
-
-    An argument that says the command words again is none of these.
-    """
+    """Return the command with the arguments: options stand before operands, and a line of its own at the end."""
     row = find_row(head.program, list(head.words))[0]
     known = row.options if row is not None else {}
-    used = frozenset(map(_normal, (head.program, *head.words, *"-".join(head.words).split("-"))))
-    # `--package` is an option of `cargo add` too, and what is added may be called so.
-    installs = not WORDS["installs"].isdisjoint(head.words)
-    is_cloud = head.program in WORDS["verb first"] | WORDS["verb last"]
-    options = [f"--{word}" for word in head.left if f"--{word}" in known]
-    switches, operands = len(options), list[str]()
-    for key, value in given:
-        rank, option = _rank(key), f"-{key}" if len(key) == 1 else "--" + "-".join(_words(key) or [key])
-        if rank == _LINE or (rank == 0 and used.issuperset(map(_normal, _words(value)))):
-            continue
-        is_text = has_role(key, "prose") or len(value) > _MAX_VALUE or "\n" in value
-        is_option = not value or is_text or option in known
-        if is_option or is_cloud:
-            options.append(quote_word(f"{option}={value[:_MAX_VALUE]}") if value else option)
-        if not is_option or rank == _LAST or (installs and not is_text and has_role(key, "package")):
-            operands.append(quote_word(value))
+    switches = [f"--{word}" for word in head.left if f"--{word}" in known]
+    options, operands = _place_arguments(head, given, known)
     # Behind so many operands a program starts what follows.
     most = None if row is None or row.rest_at < 0 else row.rest_at
     line = " ".join(value for key, value in given if _rank(key) == _LINE).strip().removeprefix(head.program + " ")
     # Where no command word is known, the line has them.
-    ending = (*options, *operands[:most], line) if head.is_row else (line, *options, *operands)
+    ending = (*switches, *options, *operands[:most], line) if head.is_row else (line, *switches, *options, *operands)
     words = filter(None, (head.program, *head.words, *ending))
-    return ToolCommand(" ".join(words), head.is_row, head.is_row and switches == len(head.left))
+    return ToolCommand(" ".join(words), head.is_row, head.is_row and len(switches) == len(head.left))
+
+
+def _place_arguments(
+    head: _Head, given: Sequence[tuple[str, str]], known: Collection[str]
+) -> tuple[list[str], list[str]]:
+    """Return the options and the operands; an argument that says the command words again is none of these."""
+    used = frozenset(map(_normal, (head.program, *head.words, *"-".join(head.words).split("-"))))
+    # `--package` is an option of `cargo add` too, and what is added may be called so.
+    installs = not WORDS["installs"].isdisjoint(head.words)
+    is_cloud = head.program in WORDS["verb first"] | WORDS["verb last"]
+    options, operands = list[str](), list[str]()
+    for key, value in given:
+        rank, option, is_text = _rank(key), _option(key), _is_text(key, value)
+        if rank == _LINE or (rank == 0 and used.issuperset(map(_normal, _words(value)))):
+            continue
+        is_option = not value or is_text or option in known
+        if is_option or is_cloud:
+            options.append(quote_word(f"{option}={value[:_MAX_VALUE]}") if value else option)
+        is_package = installs and not is_text and has_role(key, "package")
+        if not is_option or rank == _LAST or is_package:
+            operands.append(quote_word(value))
+    return options, operands
+
+
+def _is_text(key: str, value: str) -> bool:
+    return has_role(key, "prose") or len(value) > _MAX_VALUE or "\n" in value
+
+
+def _option(key: str) -> str:
+    return f"-{key}" if len(key) == 1 else "--" + "-".join(_words(key) or [key])
 
 
 def _given(arguments: Mapping[str, object]) -> Iterator[tuple[str, str]]:

@@ -61,15 +61,17 @@ def _read_files(name: ToolName, leaves: Sequence[Leaf], project: Project) -> lis
     here = [_access(leaf, _access_of(leaf, access, name), project) for leaf in paths]
     is_elsewhere = any(map(is_other_host, leaves))
     effects += (entry for entry in here if not is_elsewhere or entry.kind in _DOORS_ANYWHERE)
-    others = [leaf for leaf in leaves if leaf not in named] if access is Access.WRITE else []
-    if access is Access.WRITE and name.verb == "download":
-        effects += (effect("downloads-file", leaf.text, argument=leaf.argument) for leaf in paths)
-        effects += (effect("requests", seen.target) for leaf in others for seen in find_hosts(leaf.text))
-    elif access is Access.WRITE:
-        effects += _read_contents(paths, others, project)
-    if access is Access.WRITE and project.changes is not None:
+    if access is Access.WRITE:
+        others = [leaf for leaf in leaves if leaf not in named]
+        is_download = name.verb == "download"
+        effects += _read_download(paths, others) if is_download else _read_contents(paths, others, project)
         _note_changes(name, paths, others, project)
     return effects
+
+
+def _read_download(paths: Sequence[Leaf], others: Sequence[Leaf]) -> Iterator[Effect]:
+    yield from (effect("downloads-file", leaf.text, argument=leaf.argument) for leaf in paths)
+    yield from (effect("requests", seen.target) for leaf in others for seen in find_hosts(leaf.text))
 
 
 def is_other_host(leaf: Leaf) -> bool:
@@ -133,11 +135,14 @@ def _direction(name: ToolName, leaves: Sequence[Leaf]) -> Access | None:
     if saves or name.common == "write":
         return Access.WRITE if _VIEWS.isdisjoint(leaves) else Access.READ
     if name.verb in WORDS["deletes file"]:
-        # The folders of a mail tool are full of mail.
-        is_mail = name.has("mail folder") and not any(leaf.text.startswith(("/", "~")) for leaf in leaves)
-        return Access.DELETE if name.has("file") and not is_mail else None
+        return Access.DELETE if name.has("file") and not _is_in_mail(name, leaves) else None
     writes = name.has("file") and name.verb in WORDS["writes file"] | _MOVES
     return Access.WRITE if writes or _edits_by_arguments(name, leaves) else None
+
+
+def _is_in_mail(name: ToolName, leaves: Sequence[Leaf]) -> bool:
+    # The folders of a mail tool are full of mail.
+    return name.has("mail folder") and not any(leaf.text.startswith(("/", "~")) for leaf in leaves)
 
 
 def _edits_by_arguments(name: ToolName, leaves: Sequence[Leaf]) -> bool:
@@ -177,6 +182,8 @@ def _read_contents(paths: Sequence[Leaf], leaves: Sequence[Leaf], project: Proje
 
 def _note_changes(name: ToolName, paths: Sequence[Leaf], leaves: Sequence[Leaf], project: Project) -> None:
     """Note what a tool writes to files, for later calls that run them."""
+    if project.changes is None:
+        return
     adds = not (name.words | {leaf.text[:_MAX_ADDRESS].lower() for leaf in leaves}).isdisjoint(_ADDS)
     old = {_place(leaf): leaf.text for leaf in leaves if has_role(leaf.argument, "old text")}
     beside = {_place(leaf): leaf.text for leaf in paths}
