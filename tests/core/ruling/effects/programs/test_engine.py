@@ -8,7 +8,6 @@ from lockgate.core.ruling.effects.effect import KINDS
 from lockgate.core.ruling.effects.programs.engine import FINISHES, REST_ROLES, ROLES
 from lockgate.core.ruling.effects.programs.options import split_arguments
 from lockgate.core.ruling.effects.programs.program_rows import ALL_PROGRAMS, make_row
-from lockgate.core.ruling.effects.programs.run_roles import SIMPLE_ROLES
 
 
 @pytest.mark.parametrize(
@@ -24,12 +23,12 @@ from lockgate.core.ruling.effects.programs.run_roles import SIMPLE_ROLES
 )
 def test_options_are_split_from_operands(line: str, options: list[tuple[str, str]], operands: list[str]) -> None:
     row = make_row("-", "read", "out:-o,--out read:if= ?mode:-x", "-")
-    assert split_arguments(line.split(), row.valued, row.options) == (options, operands, [])
+    assert split_arguments(line.split(), row) == (options, operands, [])
 
 
 def test_the_options_of_a_program_that_is_started_are_its_own() -> None:
     row = make_row("-", "skip program", "skip:-s", "-")
-    options, words, rest = split_arguments("-s 1 -v 5 rm -s x".split(), row.valued, row.options, most=row.rest_at)
+    options, words, rest = split_arguments("-s 1 -v 5 rm -s x".split(), row)
     assert (options, words, rest) == ([("-s", "1"), ("-v", "")], ["5"], ["rm", "-s", "x"])
 
 
@@ -43,7 +42,7 @@ def test_each_role_effect_and_kind_of_the_table_exists() -> None:
             name = role.lstrip("+").rstrip("*").partition(".")[0]
             if role[0] == "?":
                 modes.add(role[1:])
-            elif name not in (*ROLES, *SIMPLE_ROLES) and name not in REST_ROLES and name not in KINDS:
+            elif name not in ROLES and name not in REST_ROLES and name not in KINDS:
                 kept.add(name)
         assert row.effect in FINISHES or row.effect in KINDS or row.effect == "-"
     assert kept <= {"-", "raw", "letters", *_KEPT}

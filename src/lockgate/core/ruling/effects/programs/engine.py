@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from lockgate.core.ruling.effects.effect import KINDS, Certainty
 from lockgate.core.ruling.effects.operator_rows import kinds_of_program
 from lockgate.core.ruling.effects.own_acts import follow_processes, note_own_acts
 from lockgate.core.ruling.effects.program_io import UNKNOWN_OUTPUT, Invocation, Output, Source
-from lockgate.core.ruling.effects.programs import packages, roles, run_roles, services, whole_commands
-from lockgate.core.ruling.effects.programs.loaded_files import note_loaded_files
+from lockgate.core.ruling.effects.programs import roles, run_roles, whole_commands
+from lockgate.core.ruling.effects.programs.loaded_files import LOADS, note_loaded_files
 from lockgate.core.ruling.effects.programs.options import plain_words, split_arguments
-from lockgate.core.ruling.effects.programs.program_rows import WORDS, ProgramRow, acts_by_words, find_row
-from lockgate.core.ruling.effects.programs.roles import NO_TARGET, Use, last_word, note_kind, note_loose, note_sent
+from lockgate.core.ruling.effects.programs.program_rows import ALL_PROGRAMS, WORDS, ProgramRow, find_row
+from lockgate.core.ruling.effects.programs.roles import NO_TARGET, Use, note_kind, note_loose, note_sent
 from lockgate.core.ruling.effects.programs.run_roles import note_unknown, run_file
+from lockgate.core.ruling.effects.programs.whole_commands import last_word
 from lockgate.core.ruling.effects.project import Place
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
 
-_MODULES = (roles, packages, run_roles, whole_commands, services)
-_FUNCTIONS = {name: value for module in _MODULES for name, value in vars(module).items()}
+_FUNCTIONS = {**vars(roles), **vars(run_roles), **vars(whole_commands)}
 
 
 def _named(prefix: str) -> dict[str, Any]:
@@ -31,9 +31,9 @@ def _named(prefix: str) -> dict[str, Any]:
     return {name.removeprefix(prefix).replace("_", "-"): _FUNCTIONS[name] for name in names}
 
 
-ROLES: dict[str, Callable[[Use, str], object]] = _named("role_")
+ROLES: dict[str, Callable[[Use, str], object]] = _named("role_") | run_roles.ROLES
 REST_ROLES: dict[str, Callable[[Use, list[str]], Output]] = _named("rest_")
-FINISHES: dict[str, Callable[[Use], Output]] = _named("finish_")
+FINISHES: dict[str, Callable[[Use], Output]] = _named("finish_") | run_roles.FINISHES
 
 _SYSTEM_BIN = re.compile(r"/(?:usr/)?(?:local/)?s?bin/([^/]+)|/opt/(?:homebrew|local)/s?bin/([^/]+)")
 _PROJECT_BIN = re.compile(
@@ -65,22 +65,21 @@ def read_program(walk: Walk, call: Invocation) -> Output:
         return UNKNOWN_OUTPUT
     started = call if name == call.name else call._replace(name=name)
     note_own_acts(walk, call, name, is_known=row is not None and row.effect != "unknown")
-    return follow_processes(walk, started, _read_known(walk, started, row, used, of_project=of_project))
-
-
-def _read_known(walk: Walk, call: Invocation, row: ProgramRow | None, used: int, *, of_project: bool) -> Output:
+    output = UNKNOWN_OUTPUT
     if row is None:
-        note_unknown(walk, call.name, of_project=of_project)
-        return UNKNOWN_OUTPUT
-    output = _apply_row(walk, call, row, used)
-    note_loaded_files(walk, call)
-    return output
+        note_unknown(walk, name, of_project=of_project)
+    else:
+        output = _apply_row(walk, started, row, used)
+        if name in LOADS:
+            note_loaded_files(walk, started)
+    return follow_processes(walk, started, output)
 
 
 def _asks_about(name: str, argument: str) -> bool:
     """Return whether a program's only argument asks for its help or version; `-v` alone can also mean to say more."""
-    asks = argument in WORDS["ask about a program"] and name not in WORDS["act without a question"]
-    return asks or (argument == "-v" and acts_by_words(name))
+    if argument == "-v":
+        return name in ALL_PROGRAMS and ALL_PROGRAMS[name].longest > 0
+    return argument in WORDS["ask about a program"] and name not in WORDS["act without a question"]
 
 
 def _plain_name(name: str) -> str:
@@ -91,59 +90,36 @@ def _plain_name(name: str) -> str:
     return versioned.group(1) if versioned else name
 
 
-# A function that reads one value, with what stands behind the dot of its role.
-Take = tuple[Callable[[Use, str], object], str]
+# A function that reads one value, with what stands behind the dot of its role; nothing for a value that is skipped.
+Take = tuple[Callable[[Use, str], object], str] | None
 
 
-class Plan(NamedTuple):
+class Plan:
     """The functions of a row: of its options, of its operands in order, of the rest, and of the whole command.
 
-    With `repeats` the first is that of all operands but the last. A row without any of them does nothing.
+    With `repeats` the first is that of all operands but the last. An idle row has none.
     """
 
-    options: dict[str, Take]
-    operands: list[Take]
-    repeats: bool
-    rest: Callable[[Use, list[str]], Output] | None
-    detail: str
-    finish: Callable[[Use], Output] | None
-    is_idle: bool
-
-
-# Words in the column of operands that are no role.
-_NO_ROLES = ("raw", "-", "letters")
-
-
-def _plan(row: ProgramRow) -> Plan:
-    """Look the functions of a row up, once for all commands that use it."""
-    takes = {option: take for option, role in row.options.items() if (take := _take(role)) is not _SKIP}
-    names = row.operands if row.rest_at < 0 else row.operands[: row.rest_at]
-    operands = [_take(name.rstrip("*")) for name in names if name not in _NO_ROLES]
-    if all(take is _SKIP for take in operands):
-        operands = []
-    rest, _, detail = row.operands[row.rest_at].partition(".") if row.rest_at >= 0 else ("", "", "")
-    finish = None if row.effect == "-" else FINISHES.get(row.effect, _finish_kind)
-    is_idle = not (finish or takes or operands or rest)
-    return Plan(takes, operands, row.operands[0][-1] == "*", REST_ROLES.get(rest), detail, finish, is_idle)
+    def __init__(self, row: ProgramRow) -> None:
+        self.options = {option: take for option, role in row.options.items() if (take := _take(role))}
+        words = row.operands if row.rest_at < 0 else row.operands[: row.rest_at]
+        takes = [_take(word.rstrip("*")) for word in words if word not in ("raw", "letters", "-")]
+        self.operands = takes if any(takes) else []
+        self.repeats = row.operands[0][-1] == "*"
+        rest, _, self.detail = row.operands[row.rest_at].partition(".") if row.rest_at >= 0 else ("", "", "")
+        self.rest = REST_ROLES[rest] if rest else None
+        self.finish = None if row.effect == "-" else FINISHES.get(row.effect, _finish_kind)
+        self.is_raw, self.has_letters = row.operands[0] == "raw", row.operands[0] == "letters"
+        self.is_idle = not (self.options or self.operands or rest or self.finish)
 
 
 def _take(role: str) -> Take:
-    if role[0] == "?":
-        return _set_mode, role[1:]
-    if role[0] == "+":
-        return _note_switch, role[1:]
     name, _, detail = role.partition(".")
-    if name == "skip":
-        return _SKIP
     if name in ROLES:
         return ROLES[name], detail
-    if name in run_roles.SIMPLE_ROLES:
-        simple = run_roles.SIMPLE_ROLES[name]
-        return lambda use, value: simple(use.walk, value), detail
-    return (_note_value, name) if name in KINDS else (_keep, name)
-
-
-_SKIP: Take = (lambda use, value: None, "")  # noqa: ARG005 - all roles have one signature
+    if role[0] in "?+":
+        return _set_mode if role[0] == "?" else _note_switch, role[1:]
+    return None if name == "skip" else (_note_value if name in KINDS else _keep, name)
 
 
 def _set_mode(use: Use, value: str) -> None:
@@ -164,7 +140,7 @@ def _note_value(use: Use, value: str) -> None:
 
 
 def _keep(use: Use, value: str) -> None:
-    use.values.setdefault(use.detail, []).append(value)
+    use.keep(use.detail, value)
 
 
 # Reading a command
@@ -172,29 +148,26 @@ def _keep(use: Use, value: str) -> None:
 
 def _apply_row(walk: Walk, call: Invocation, row: ProgramRow, used: int) -> Output:
     """Note what a command line does by its row; `used` is how many of its arguments are command words."""
-    plan: Plan = row.plan or _plan(row)
-    row.plan = plan
+    plan: Plan | None = row.plan
+    if plan is None:
+        plan = row.plan = Plan(row)
+    arguments = call.arguments
     if row.loose:
-        note_loose(walk, call.name, row.loose, call.arguments, row.options)
+        note_loose(walk, call.name, row.loose, arguments, row.options)
     if plan.is_idle:
         return UNKNOWN_OUTPUT
-    if row.operands[0] == "raw":
+    if plan.is_raw:
         # Its arguments are a language of their own.
-        return FINISHES[row.effect](Use(walk, call, row, [], [], []))
+        return FINISHES[row.effect](Use(walk, call, row, ([], [], [])))
     if call.stdin.source is Source.DOWNLOAD and call.name in WORDS["obey their input"]:
         walk.add("runs-download", call.stdin.target)
-    arguments = call.arguments
     if used and arguments[0][:1] == "+":
         # A toolchain before the command word.
         arguments = arguments[1:]
-    elif row.operands[0] == "letters" and arguments and arguments[0].isalpha():
+    elif plan.has_letters and arguments and arguments[0].isalpha():
         # `tar xzf`.
         arguments = ["-" + arguments[0], *arguments[1:]]
-    most = used + row.rest_at if row.rest_at >= 0 else -1
-    options, words, rest = split_arguments(
-        arguments, row.valued, row.options, most=most, dashed=(row.dashed, used), is_loose=row.loose != ""
-    )
-    use = Use(walk, call, row, options, words[used:] if used else words, rest)
+    use = Use(walk, call, row, split_arguments(arguments, row, used))
     output = _read_use(use, plan)
     if use.folder is not None:
         walk.folder = use.folder
@@ -203,21 +176,21 @@ def _apply_row(walk: Walk, call: Invocation, row: ProgramRow, used: int) -> Outp
 
 def _read_use(use: Use, plan: Plan) -> Output:
     """Let the roles of a row read a command, and then its effect."""
-    for option, value in use.options:
-        take = plan.options.get(option)
-        if take is not None:
-            use.option = option
-            use.detail = take[1]
-            take[0](use, value)
-    if "looks" in use.modes:
-        return UNKNOWN_OUTPUT
-    use.option = ""
+    if plan.options:
+        for option, value in use.options:
+            if take := plan.options.get(option):
+                use.option, use.detail = option, take[1]
+                take[0](use, value)
+        if "looks" in use.modes:
+            return UNKNOWN_OUTPUT
+        use.option = ""
     if plan.operands:
         last = len(use.operands) + bool(use.rest) - 1
+        final = len(plan.operands) - 1
         for index, word in enumerate(use.operands):
-            take = plan.operands[int(index == last) if plan.repeats else min(index, len(plan.operands) - 1)]
-            use.detail = take[1]
-            take[0](use, word)
+            if take := plan.operands[index == last if plan.repeats else min(index, final)]:
+                use.detail = take[1]
+                take[0](use, word)
     if plan.rest is not None:
         use.detail = plan.detail
         return plan.rest(use, use.rest)
@@ -230,15 +203,15 @@ _SENDS = frozenset("sends-message sends-data publishes".split())
 
 def _finish_kind(use: Use) -> Output:
     """Note the kind of effect that the whole command has, for each of its targets."""
-    effect, walk, row, operands = use.row.effect, use.walk, use.row, use.operands
+    effect, walk, shown, operands = use.row.effect, use.walk, use.row.target, use.operands
     if effect in NO_TARGET:
         targets = [""]
-    elif not operands or row.target == "name" or (not row.target and effect.startswith("runs-")):
+    elif not operands or shown == "name" or (not shown and effect.startswith("runs-")):
         targets = [use.call.name]
-    elif not row.target:
-        targets = [last_word(use.call.arguments, operands) or use.call.name]
+    elif not shown:
+        targets = [last_word(use)]
     else:
-        targets = operands if row.target == "all" else operands[:1] if row.target == "first" else operands[-1:]
+        targets = operands if shown == "all" else operands[:1] if shown == "first" else operands[-1:]
     if effect == "reads-secret":
         use.output = Output(Source.SECRET, target=walk.plain(targets[-1]))
     if effect in _SENDS:

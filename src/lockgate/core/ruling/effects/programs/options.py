@@ -5,29 +5,43 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable, Set
 from itertools import pairwise, takewhile
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from lockgate.core.ruling.effects.programs.program_rows import ProgramRow
 
 Options = list[tuple[str, str]]
+# The options with their values, the other arguments, and what follows when there are as many of these as a row has.
+Arguments = tuple[Options, list[str], list[str]]
 
 
 def split_options(arguments: list[str], valued: Set[str] = frozenset()) -> tuple[Options, list[str]]:
     """Return the options with their values, and the other arguments; `valued` names the options that take a value."""
-    return split_arguments(arguments, valued, valued)[:2]
+    return _split(arguments, valued, valued)[:2]
 
 
-def split_arguments(
+def split_arguments(arguments: list[str], row: ProgramRow, used: int = 0) -> Arguments:
+    """Return the arguments of a program as its row has them, without the `used` words of its command.
+
+    Letters may be joined (`-xzf name`). Command words may look like options.
+    """
+    most = used + row.rest_at if row.rest_at >= 0 else -1
+    options, words, rest = _split(
+        arguments, row.valued, row.options, most=most, dashed=row.dashed, used=used, is_loose=row.loose != ""
+    )
+    return options, words[used:] if used else words, rest
+
+
+def _split(
     arguments: list[str],
     valued: Set[str],
     listed: Container[str],
     *,
     most: int = -1,
-    dashed: tuple[Set[str], int] = (frozenset(), 0),
+    dashed: Set[str] = frozenset(),
+    used: int = 0,
     is_loose: bool = False,
-) -> tuple[Options, list[str], list[str]]:
-    """Return the options with their values, the other arguments, and what follows when there are `most` of these.
-
-    Letters may be joined (`-xzf name`). Of the first arguments those that are `dashed` are no options.
-    """
+) -> Arguments:
     options: Options = []
     words: list[str] = []
     wants, ended = "", False
@@ -35,7 +49,7 @@ def split_arguments(
         if wants:
             options.append((wants, argument))
             wants = ""
-        elif argument[:1] != "-" or ended or argument == "-" or (len(words) < dashed[1] and argument in dashed[0]):
+        elif argument[:1] != "-" or ended or argument == "-" or (len(words) < used and argument in dashed):
             if len(words) == most:
                 return options, words, arguments[index:]
             if "=" in argument and (setting := argument[: argument.index("=") + 1]) in listed:
@@ -43,24 +57,25 @@ def split_arguments(
                 options.append((setting, argument[len(setting) :]))
             else:
                 words.append(argument)
+        elif argument in valued:
+            wants = argument
         elif argument == "--":
             ended = True
             options += [("--", "")] if argument in listed else []
+        elif len(argument) == 2 or argument in listed:
+            options.append((argument, ""))
+        elif argument[1] == "-" or argument.partition("=")[0] in listed:
+            name, _, value = argument.partition("=")
+            options.append((name, value))
         else:
-            wants = _split_option(argument, valued, listed, options, is_loose=is_loose)
+            wants = _split_letters(argument, valued, options, is_loose=is_loose)
     if wants:
         options.append((wants, ""))
     return options, words, []
 
 
-def _split_option(argument: str, valued: Set[str], listed: Container[str], options: Options, *, is_loose: bool) -> str:
-    """Add an option with its value, or joined letters; return the one that takes the next argument, if any."""
-    if argument in valued:
-        return argument
-    name, _, value = (argument, "", "") if argument in listed else argument.partition("=")
-    if argument[1] == "-" or name in listed:
-        options.append((name, value))
-        return ""
+def _split_letters(argument: str, valued: Set[str], options: Options, *, is_loose: bool) -> str:
+    """Add joined letters, the last with what stands behind it; return one that takes the next argument, if any."""
     letters = [f"-{letter}" for letter in argument[1:]]
     if is_loose and letters[0] not in valued:
         # Without a list of all options, what follows the first letter may be its value: `-DCMAKE_C=x`.

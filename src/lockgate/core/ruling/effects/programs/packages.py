@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from lockgate.core.ruling.effects.program_io import UNKNOWN_OUTPUT, Output
-from lockgate.core.ruling.effects.programs.options import host_of, is_local
-from lockgate.core.ruling.effects.programs.program_rows import FORMS, PACKAGE, WORDS, is_task
-from lockgate.core.ruling.effects.programs.roles import Use, note_loose, role_foreign
+from lockgate.core.ruling.effects.programs.options import host_of
+from lockgate.core.ruling.effects.programs.program_rows import FORMS, PACKAGE, WORDS
 from lockgate.core.ruling.effects.project import Place, package_name, site_of_url
 from lockgate.core.tables import read_words
 
@@ -85,52 +83,3 @@ def package_in(word: str) -> str:
     if word.startswith("@"):
         return "@" + re.split(r"[@=<>~^\[; ]", word[1:], maxsplit=1)[0]
     return re.split(r"[@=<>~!^\[; :]", word.strip("'\""), maxsplit=1)[0]
-
-
-def role_pkg(use: Use, value: str) -> None:
-    """A package that is installed; the registry stands behind the dot."""
-    for name in value.split(",") if use.option else [value]:
-        note_package(use.walk, name, use.detail)
-
-
-def role_src(use: Use, value: str) -> None:
-    """A server that packages come from, unless it is a public index or the project names it."""
-    address = FORMS["setting with address"].sub("", use.walk.plain(value), count=1)
-    host = host_of(address) if re.search(r"[.:]", address) else ""
-    if host and not (is_local(host) or host in PUBLIC_SOURCES or use.walk.project.has_host(host)):
-        use.walk.add("uses-package-source", host)
-
-
-def role_go_run(use: Use, value: str) -> None:
-    """A package with a version is fetched, any other is the project's."""
-    if "@" in value:
-        note_package(use.walk, value, "go")
-    else:
-        role_foreign(use, value)
-
-
-def rest_package_program(use: Use, words: list[str]) -> Output:
-    """A package that is run by its name, fetched where it is not there."""
-    walk = use.walk
-    if not words:
-        return UNKNOWN_OUTPUT
-    plain = without_alias(walk.plain(words[0]))
-    name = package_in(plain)
-    is_named = use.wants("-p", "--package", "--from", "--spec")
-    if repository_address(plain) and not is_named:
-        note_package(walk, words[0])
-    elif is_named or is_known(walk, name, use.detail) or name in walk.project.tasks or is_task(name):
-        if name == "husky":
-            walk.add("installs-hook", ".husky")
-        walk.add("runs-project-task", name)
-        note_loose(walk, name, "task", words[1:], ())
-    else:
-        walk.add("installs-package", name)
-    return UNKNOWN_OUTPUT
-
-
-def finish_installs(use: Use) -> Output:
-    """Packages by their role; without any, those that the project lists."""
-    if not use.operands:
-        use.walk.add("installs-known-package")
-    return UNKNOWN_OUTPUT

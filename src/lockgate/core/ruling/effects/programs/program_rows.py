@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from lockgate.core.tables import read_patterns, read_table
@@ -24,8 +24,8 @@ LOOSE = frozenset("look task text site label".split())
 WORDS = {name: frozenset(words.split()) for name, words in read_table(PACKAGE, TABLE, "words", ("list", "words"))}
 # Roles that take all that follows: a program that is started, a script with its arguments.
 TAKES_REST = frozenset(
-    "program tool-program project-program package-program container-program docker-program elsewhere words"
-    " again root environment script repeated".split()
+    "program project-program package-program container-program docker-program elsewhere words"
+    " root environment script repeated".split()
 )
 
 
@@ -33,21 +33,25 @@ TAKES_REST = frozenset(
 class ProgramRow:
     """What a program does: roles of its operands and options, and the effect of the whole.
 
-    `valued` are the options that take the next argument. Operands from number `rest_at` on are one: a command, say.
-    `loose` is how the row reads what it does not list.
+    Operands from number `rest_at` on are one: a command, say. `loose` is how the row reads what it does not list.
     """
 
     loose: str
     operands: tuple[str, ...]
     options: dict[str, str]
-    valued: frozenset[str]
     effect: str
     target: str
     rest_at: int
     # Command words that look like options: `pacman -S`.
     dashed: frozenset[str]
+    # The options that take the next argument.
+    valued: frozenset[str] = field(init=False)
     # Its functions, which `engine.py` looks up when the row is first used.
     plan: Any = None
+
+    def __post_init__(self) -> None:
+        """Tell the options that take the next argument from switches."""
+        self.valued = frozenset(option for option, role in self.options.items() if role[0] not in "+?")
 
 
 class Program(NamedTuple):
@@ -66,26 +70,10 @@ def find_row(name: str, arguments: list[str]) -> tuple[ProgramRow | None, int]:
     program = ALL_PROGRAMS.get(name)
     if program is None:
         return None, 0
-    if not program.longest:
-        return program.alone, 0
-    words = command_words(arguments, program)
-    for count in range(len(words), 0, -1):
-        row = program.by_words.get(" ".join(words[:count]) if count > 1 else words[0])
-        if row is not None:
-            return row, count
-    return (program.other if words else program.alone), 0
-
-
-def commands_of_program(name: str) -> Collection[str] | None:
-    """Return the commands that a program has rows for; None for an unknown program."""
-    return ALL_PROGRAMS[name].by_words if name in ALL_PROGRAMS else None
-
-
-def command_words(arguments: list[str], program: Program) -> list[str]:
-    """Return the first arguments that are no options, or an option that is a command itself: `pacman -S`."""
     words: list[str] = []
     skips = False
-    for argument in arguments:
+    # The first arguments that are no options, or an option that is a command itself: `pacman -S`.
+    for argument in arguments if program.longest else ():
         if skips:
             skips = False
         elif argument[:1] != "-" or (not words and argument in program.by_words):
@@ -96,12 +84,16 @@ def command_words(arguments: list[str], program: Program) -> list[str]:
                     break
         elif argument in program.valued:
             skips = True
-    return words
+    for count in range(len(words), 0, -1):
+        row = program.by_words.get(" ".join(words[:count]) if count > 1 else words[0])
+        if row is not None:
+            return row, count
+    return (program.other if words else program.alone), 0
 
 
-def acts_by_words(name: str) -> bool:
-    """Return whether a program has command words."""
-    return name in ALL_PROGRAMS and ALL_PROGRAMS[name].longest > 0
+def commands_of_program(name: str) -> Collection[str] | None:
+    """Return the commands that a program has rows for; None for an unknown program."""
+    return ALL_PROGRAMS[name].by_words if name in ALL_PROGRAMS else None
 
 
 def is_task(name: str) -> bool:
@@ -130,13 +122,7 @@ def make_row(words: str, operands: str, options: str, effect: str) -> ProgramRow
         raise ValueError(f"`{effect}` in `{TABLE}` is no effect")
     rest_at = next((at for at, role in enumerate(roles) if role.partition(".")[0] in TAKES_REST), -1)
     dashed = frozenset(word for entry in words.split(",") for word in entry.split() if word[:1] == "-" != word)
-    return ProgramRow(
-        loose, roles, by_option, _valued(by_option), match.group(1), match.group(2) or "", rest_at, dashed
-    )
-
-
-def _valued(options: dict[str, str]) -> frozenset[str]:
-    return frozenset(option for option, role in options.items() if role[0] not in "+?")
+    return ProgramRow(loose, roles, by_option, match.group(1), match.group(2) or "", rest_at, dashed)
 
 
 # A program or a command word that no row has.
@@ -181,8 +167,7 @@ def _program(rows: dict[str, ProgramRow]) -> Program:
 
 
 def _with_options(row: ProgramRow, alone: ProgramRow) -> ProgramRow:
-    options = alone.options | row.options
-    return replace(row, options=options, valued=_valued(options))
+    return replace(row, options=alone.options | row.options)
 
 
 ALL_PROGRAMS = _read_programs()

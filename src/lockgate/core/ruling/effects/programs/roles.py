@@ -1,4 +1,4 @@
-"""What the values of options and operands mean, by their roles in `programs.tbl`: files, hosts, settings of git.
+"""What values of options and operands mean, by their roles in `programs.tbl`: files, hosts, packages, settings of git.
 
 A role reads one value: it notes effects on the walk, or keeps what the end of the command needs.
 """
@@ -13,11 +13,14 @@ from lockgate.core.ruling.effects.effect import Certainty
 from lockgate.core.ruling.effects.paths import Access, is_secret_variable, read_access
 from lockgate.core.ruling.effects.program_io import MARK, NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs.options import METADATA_HOSTS, host_of, is_local
+from lockgate.core.ruling.effects.programs.packages import PUBLIC_SOURCES, note_package
 from lockgate.core.ruling.effects.programs.program_rows import ANYWHERE, FORMS, PACKAGE, TABLE, WORDS, ProgramRow
+from lockgate.core.ruling.effects.programs.variables import is_foreign, run_command
 from lockgate.core.ruling.effects.project import Place
 from lockgate.core.tables import read_table
 
 if TYPE_CHECKING:
+    from lockgate.core.ruling.effects.programs.options import Arguments
     from lockgate.core.ruling.effects.shell_walk import Walk
 
 
@@ -30,17 +33,9 @@ class Use:
     folder: str | None = None
     output: Output = UNKNOWN_OUTPUT
 
-    def __init__(
-        self,
-        walk: Walk,
-        call: Invocation,
-        row: ProgramRow,
-        options: list[tuple[str, str]],
-        operands: list[str],
-        rest: list[str],
-    ) -> None:
+    def __init__(self, walk: Walk, call: Invocation, row: ProgramRow, arguments: Arguments) -> None:
         self.walk, self.call, self.row = walk, call, row
-        self.options, self.operands, self.rest = options, operands, rest
+        self.options, self.operands, self.rest = arguments
         # Options without a value, by their `?` roles, and the values of roles that only the end of the command reads.
         self.modes: set[str] = set()
         self.values: dict[str, list[str]] = {}
@@ -48,6 +43,10 @@ class Use:
     def first(self) -> str:
         """Return the first operand, or the program's name."""
         return [*self.operands, *self.rest[:1], self.call.name][0]
+
+    def keep(self, role: str, value: str) -> None:
+        """Keep a value for the end of the command."""
+        self.values.setdefault(role, []).append(value)
 
     def value(self, role: str) -> str:
         """Return the last value of a role, or an empty text."""
@@ -59,6 +58,8 @@ class Use:
 
 
 NO_TARGET = WORDS["kinds without a target"]
+# Streams that hold what must not leave the machine.
+SECRETS = (Source.SECRET, Source.ENVIRONMENT)
 
 
 def note_kind(walk: Walk, kind: str, target: str) -> None:
@@ -67,16 +68,6 @@ def note_kind(walk: Walk, kind: str, target: str) -> None:
         # An order to discard the whole tree names no path, but the program.
         target = "git"
     walk.add(kind, "" if kind in NO_TARGET else target, Certainty.GUESS if kind == "unreadable" else Certainty.SURE)
-
-
-def last_word(arguments: list[str], words: list[str]) -> str:
-    """Return the last of some words that is no setting, and no value of an option that the row does not list."""
-    before = last = ""
-    for argument in arguments:
-        if argument[:1] != "-" and before[:1] != "-" and argument in words and "=" not in argument:
-            last = argument
-        before = argument if "=" not in argument else ""
-    return last
 
 
 # Requests and hosts
@@ -99,40 +90,37 @@ def ask_host(walk: Walk, address: str, *, sends: bool, whole: str = "") -> Outpu
         return UNKNOWN_OUTPUT
     for secret in walk.secrets_in(whole or address):
         # The project's word does not count here: its files may be an attacker's.
-        homes = (home for prefix, home in _TOKEN_HOMES if secret.upper().startswith(prefix))
-        if not any(f".{host}".endswith(f".{home}") for home in homes):
+        homes = [f".{home}" for prefix, home in _TOKEN_HOMES if secret.upper().startswith(prefix)]
+        if not f".{host}".endswith(tuple(homes)):
             walk.add("sends-secret", secret)
             sends = True
     # A value behind the host that is computed in this line carries data out.
-    sends = sends or ("$(" in plain[1:] and _is_computed(walk, address))
+    sends = sends or ("$(" in plain[1:] and is_computed(walk, address))
     walk.add("sends-data" if sends else "requests", host or plain)
     return Output(Source.DOWNLOAD, target=host or plain)
 
 
-def _is_computed(walk: Walk, value: str) -> bool:
+def is_computed(walk: Walk, value: str) -> bool:
+    """Return whether a part of a value is what another command prints."""
     return any(piece.source is not Source.VARIABLE for piece in walk.pieces_in(value))
 
 
 def note_sent(walk: Walk, stream: Output) -> None:
     """Note a secret that flows to another machine."""
-    if stream.source in (Source.SECRET, Source.ENVIRONMENT):
+    if stream.source in SECRETS:
         walk.add("sends-secret", stream.target or "environment")
 
 
 def role_send(use: Use, value: str) -> None:
-    """The content of a request; a file behind `@`, or the input for `@-`."""
-    match = FORMS["sent file"].match(value)
-    role_upload(use, match.group(1) if match else "")
-    use.values.setdefault("carry", []).append(value)
-
-
-def role_upload(use: Use, value: str) -> None:
-    """A file whose content is sent."""
+    """The content of a request; a file behind `@`, or the input for `@-`. With `file` the value is the file."""
     use.modes.add("sends")
-    stream = use.walk.read_file(value) if value not in ("", "-", ".") else use.call.stdin if value else NO_OUTPUT
-    if stream.source in (Source.SECRET, Source.ENVIRONMENT):
-        secret = use.walk.mark(Output(Source.SECRET, target=stream.target or "environment"))
-        use.values.setdefault("carry", []).append(secret)
+    use.keep("carry", value)
+    match = FORMS["sent file"].match(value)
+    path = value if use.detail == "file" else match[1] if match else ""
+    if path:
+        stream = use.call.stdin if path in ("-", ".") else use.walk.read_file(path)
+        if stream.source in SECRETS:
+            use.keep("carry", use.walk.mark(Output(Source.SECRET, target=stream.target or "environment")))
 
 
 def role_field(use: Use, value: str) -> None:
@@ -140,9 +128,9 @@ def role_field(use: Use, value: str) -> None:
     if use.call.stdin is not NO_OUTPUT:
         use.modes.add("sends")
     if value.isalpha() and (value.isupper() or value in WORDS["methods of requests"]):
-        use.values["method"] = [value]
+        use.keep("method", value)
     elif "url" not in use.values or "://" in value[:8]:
-        use.values.setdefault("url", []).append("localhost" if value[:1] == ":" else value)
+        use.keep("url", "localhost" if value[:1] == ":" else value)
     else:
         role_send(use, value)
 
@@ -178,7 +166,7 @@ def role_host(use: Use, value: str) -> None:
 
 def role_lookup(use: Use, value: str) -> None:
     """A name that is asked about; one that holds data of this machine carries it out."""
-    if MARK in value and (use.walk.secrets_in(value) or _is_computed(use.walk, value)):
+    if MARK in value and (use.walk.secrets_in(value) or is_computed(use.walk, value)):
         ask_host(use.walk, value, sends=True)
 
 
@@ -189,7 +177,7 @@ def role_server(use: Use, value: str) -> None:
     if plain.endswith(".js"):
         use.walk.run_path(value)
     elif host and not is_local(host) and host[0] not in "/$":
-        use.values["away"] = [host]
+        use.keep("away", host)
         use.walk.add(use.detail or "requests", host)
 
 
@@ -200,23 +188,18 @@ NO_FILES = frozenset(("", "-", "/dev/null", "/dev/stdout", "/dev/stderr", "/dev/
 
 
 def role_read(use: Use, value: str) -> None:
-    """A file that is shown."""
+    """A file that is shown; with `patch` only where an option shows what changed in it."""
     # Git has `REVISION:PATH`.
     path = value.rpartition(":")[2]
-    stream = use.call.stdin if value == "-" else use.walk.print_file(path) if path else UNKNOWN_OUTPUT
-    use.output = stream if stream.source > use.output.source else use.output
+    if path and (use.detail != "patch" or use.wants("-p", "-u", "--patch", "-L", "-G", "-S")):
+        stream = use.call.stdin if value == "-" else use.walk.print_file(path)
+        use.output = max(use.output, stream, key=lambda output: output.source)
 
 
 def role_write(use: Use, value: str) -> None:
     """A file that is written."""
     if value not in NO_FILES and "stdout" not in use.modes:
         use.walk.access(value, Access.WRITE)
-
-
-def role_logged(use: Use, value: str) -> None:
-    """A path whose changes are listed, or shown."""
-    if use.wants("-p", "-u", "--patch", "-L", "-G", "-S"):
-        use.walk.print_file(value)
 
 
 def role_delete(use: Use, value: str) -> None:
@@ -257,26 +240,25 @@ def note_loose(walk: Walk, name: str, role: str, arguments: list[str], listed: C
     """Note what is foreign among arguments: URLs, commands, and paths outside of the project; not `listed` options."""
     before = ""
     for argument in arguments:
-        option, value = _option_and_value(before, argument)
-        before = argument if argument[:1] == "-" and "=" not in argument else ""
+        option, value = before, argument
+        before = ""
+        if argument[:1] == "-":
+            before = argument if "=" not in argument else ""
+            match = FORMS["named value"].fullmatch(argument)
+            if match is None:
+                continue
+            option, value = match[1] or match[3], match[2] or match[4] or ""
         if not value or option in listed or (role != "look" and "/" not in argument and argument[:1] != "~"):
             continue
-        if FORMS["url"].match(value):
-            note_url(walk, name, role, value)
-        elif role != "label" or not _is_label(walk, option, argument):
+        if "://" in value and FORMS["url"].match(value):
+            _note_url(walk, name, role, value)
+        elif role != "label" or argument[:2] != "//" or _is_path(walk, option, argument):
             _note_foreign(walk, role, option, value)
 
 
-def _option_and_value(before: str, argument: str) -> tuple[str, str]:
-    if argument[:1] != "-":
-        return before, argument
-    match = FORMS["named value"].fullmatch(argument)
-    return (match[1] or match[3], match[2] or match[4] or "") if match else ("", "")
-
-
-def _is_label(walk: Walk, option: str, argument: str) -> bool:
-    """Return whether an argument names targets in the project, `//web:all`: behind an option it may be a path."""
-    return argument[:2] == "//" and (not option or (argument.endswith("...") and walk.place(argument) is Place.OUTSIDE))
+def _is_path(walk: Walk, option: str, argument: str) -> bool:
+    """Return whether what looks like targets in the project, `//web:all`, may be a path: it stands behind an option."""
+    return option != "" and not (argument.endswith("...") and walk.place(argument) is Place.OUTSIDE)
 
 
 def _note_foreign(walk: Walk, role: str, option: str, value: str) -> None:
@@ -293,37 +275,19 @@ def _note_foreign(walk: Walk, role: str, option: str, value: str) -> None:
         walk.run_path(value)
 
 
-def note_url(walk: Walk, name: str, role: str, url: str) -> None:
+def _note_url(walk: Walk, name: str, role: str, url: str) -> None:
     """Note an address among the arguments of a program: what runs code of the project would load it from there."""
     host = host_of(url)
     if host and not is_local(host) and not walk.project.has_url(url) and name not in WORDS["know their service"]:
         walk.add("runs-download" if role in ("task", "label") else "requests", host)
 
 
-def is_foreign(walk: Walk, path: str) -> bool:
-    """Return whether an attacker could have put code at a path: it is neither the project's nor the system's."""
-    if path[:1] not in ("/", "~") and not (walk.project.root and ".." in path):
-        return False
-    if path.startswith(("/dev/null", "/dev/std")) or any(letter in path for letter in " \n("):
-        return False
-    full = walk.full_path(path)
-    return walk.place(path) in (Place.SCRATCH, Place.HOME, Place.OUTSIDE) or bool(walk.download_of(full))
-
-
 def role_foreign(use: Use, value: str) -> None:
     """A path or an address from which code is loaded, if it is not the project's."""
     if FORMS["url"].match(value):
-        note_url(use.walk, use.call.name, "task", value)
+        _note_url(use.walk, use.call.name, "task", value)
     elif is_foreign(use.walk, value) or use.walk.download_of(use.walk.full_path(value)):
         use.walk.run_path(value)
-
-
-def run_command(walk: Walk, value: str) -> None:
-    """Read a value that a program runs as a command; a bare shell would run what the program gives it."""
-    if FORMS["shell"].fullmatch(value.strip()):
-        walk.add_unreadable()
-    else:
-        walk.read_text(value)
 
 
 # Values that do more where they fit a pattern
@@ -333,7 +297,7 @@ for _name, _effect, _pattern in read_table(PACKAGE, TABLE, "patterns", ("name", 
     PATTERNS.setdefault(_name, []).append((_effect, re.compile(_pattern)))
 # What is done with the text in the group of a pattern, and how many of these are read.
 _ON_MATCH = {"sh": lambda use, text: run_command(use.walk, text), "write": role_write}
-MOST_MATCHES = 24
+MOST_MATCHES = 16
 
 
 def role_if(use: Use, value: str) -> None:
@@ -341,13 +305,44 @@ def role_if(use: Use, value: str) -> None:
     for kind, pattern in PATTERNS[use.detail]:
         take = _ON_MATCH.get(kind)
         for at, match in enumerate(pattern.finditer(value)):
-            if take is None or at == MOST_MATCHES:
+            if kind[0] == "?":
+                use.modes.add(kind[1:])
+            elif at == MOST_MATCHES:
+                use.walk.add_unreadable()
+                break
+            elif take is not None:
+                take(use, match[1])
+            else:
                 # A mode is no target, the file behind it is; a verb is none, the whole command is.
                 targets = {"changes-permissions": use.operands[-1:], "changes-service": use.operands}
-                named = targets.get(kind, [match[1] if pattern.groups else value])
-                note_kind(use.walk, "unreadable" if take else kind, " ".join(named))
-                break
-            take(use, match[1])
+                note_kind(use.walk, kind, " ".join(targets.get(kind, [match[1] if pattern.groups else value])))
+
+
+# Packages
+
+
+def role_pkg(use: Use, value: str) -> None:
+    """A package that is installed; the registry stands behind the dot."""
+    for name in value.split(",") if use.option else [value]:
+        note_package(use.walk, name, use.detail)
+
+
+def role_src(use: Use, value: str) -> None:
+    """A server that packages come from, unless it is a public index or the project names it."""
+    address = FORMS["setting with address"].sub("", use.walk.plain(value), count=1)
+    host = host_of(address) if re.search(r"[.:]", address) else ""
+    if host and not (is_local(host) or host in PUBLIC_SOURCES or use.walk.project.has_host(host)):
+        use.walk.add("uses-package-source", host)
+
+
+def role_image(use: Use, value: str) -> None:
+    """An image that is fetched and run: one with an owner or a host in its name is a package like any other."""
+    name, project = re.sub(r"(?:@sha256:\w+|:[\w.-]+)$", "", use.walk.plain(value)), use.walk.project
+    is_known = project.has_package(name, "image") or project.has_host(name.split("/")[0])
+    if "/" not in name or name.startswith(("library/", "docker.io/library/")) or is_known:
+        use.walk.add("runs-project-task", f"docker run {name}".strip())
+    else:
+        use.walk.add("installs-package", name)
 
 
 # Git
@@ -394,16 +389,3 @@ def role_remote(use: Use, value: str) -> None:
         use.walk.read_text(value.split("::", 1)[1])
     elif "@" in value or re.match(r"[\w.-]+:|.*://", use.walk.plain(value)):
         use.walk.add(use.detail, remote_target(use.walk, value))
-
-
-# Containers
-
-
-def role_image(use: Use, value: str) -> None:
-    """An image that is fetched and run: one with an owner or a host in its name is a package like any other."""
-    name, project = re.sub(r"(?:@sha256:\w+|:[\w.-]+)$", "", use.walk.plain(value)), use.walk.project
-    is_known = project.has_package(name, "image") or project.has_host(name.split("/")[0])
-    if "/" not in name or name.startswith(("library/", "docker.io/library/")) or is_known:
-        use.walk.add("runs-project-task", f"docker run {name}".strip())
-    else:
-        use.walk.add("installs-package", name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.activity import WRITES
@@ -23,11 +22,17 @@ from lockgate.core.ruling.effects.program_io import (
     Source,
 )
 from lockgate.core.ruling.effects.programs.loaded_files import language_of
-from lockgate.core.ruling.effects.programs.options import has_option, plain_words, program_after
-from lockgate.core.ruling.effects.programs.packages import note_package
-from lockgate.core.ruling.effects.programs.program_rows import FORMS, WORDS, find_row
-from lockgate.core.ruling.effects.programs.roles import Use, note_loose, note_sent, note_url, role_if, run_command
-from lockgate.core.ruling.effects.programs.variables import note_variable
+from lockgate.core.ruling.effects.programs.options import has_option, host_of, plain_words
+from lockgate.core.ruling.effects.programs.packages import (
+    is_known,
+    note_package,
+    package_in,
+    repository_address,
+    without_alias,
+)
+from lockgate.core.ruling.effects.programs.program_rows import FORMS, WORDS, find_row, is_task
+from lockgate.core.ruling.effects.programs.roles import Use, note_loose, note_sent
+from lockgate.core.ruling.effects.programs.variables import note_variable, run_command
 from lockgate.core.ruling.effects.project import Place
 
 if TYPE_CHECKING:
@@ -72,13 +77,25 @@ def role_cd(use: Use, value: str) -> None:
 
 def note_code(walk: Walk, text: str) -> None:
     """Note what source text does; what a file gets that it writes is somewhere in this text."""
-    for effect in read_code(walk.plain(text), walk.argument, walk.project):
+    plain = walk.plain(text)
+    for effect in read_code(plain, walk.argument, walk.project):
         walk.add(effect.kind, effect.target, effect.certainty)
         if effect.kind in WRITES and effect.target:
-            walk.project.note_change(walk.full_path(effect.target), walk.plain(text), is_whole=False)
+            walk.project.note_change(walk.full_path(effect.target), plain, is_whole=False)
 
 
 # Programs that are started
+
+
+def rest_program(use: Use, words: list[str]) -> Output:
+    """A program that is started, behind variables that are set for it; a kind may stand behind the dot, or `again`."""
+    words = _take_assignments(use.walk, words)
+    if use.detail == "again":
+        # Command words and arguments of the same program: `yarn workspace web add x`.
+        words = [use.call.name, *words]
+    elif use.detail:
+        use.walk.add(use.detail, use.call.name)
+    return use.walk.run_program(words, use.call.stdin) if words else use.output
 
 
 def _take_assignments(walk: Walk, words: list[str]) -> list[str]:
@@ -91,34 +108,14 @@ def _take_assignments(walk: Walk, words: list[str]) -> list[str]:
     return []
 
 
-def rest_program(use: Use, words: list[str]) -> Output:
-    """A program that is started, behind variables that are set for it; a kind may stand behind the dot."""
-    words = _take_assignments(use.walk, words)
-    if use.detail:
-        use.walk.add(use.detail, use.call.name)
-    return use.walk.run_program(words, use.call.stdin) if words else use.output
-
-
-def rest_tool_program(use: Use, words: list[str]) -> Output:
-    """A program behind `--`, or behind words with `@`: tools that it gets, which the pattern behind the dot reads."""
-    before, tools = use.call.arguments[: -len(words)] if words else [], list[str]()
-    if "--" not in before:
-        tools = words[: words.index("--")] if "--" in words else [*takewhile(lambda word: "@" in word, words)]
-    for tool in tools:
-        role_if(use, tool)
-    use.detail = ""
-    return rest_program(use, program_after(words[len(tools) :], frozenset()))
-
-
 def rest_environment(use: Use, words: list[str]) -> Output:
     """A program that gets variables of its own; alone, all of them are shown."""
     is_clean = words[:1] == ["-"]
     if is_clean or "clean" in use.modes:
         use.walk.assigned |= HOME_VARIABLES
-    words = _take_assignments(use.walk, words[is_clean:])
-    if words:
-        return use.walk.run_program(words, use.call.stdin)
-    return UNKNOWN_OUTPUT if use.wants("-S", "--split-string") else Output(Source.ENVIRONMENT)
+    if not use.wants("-S", "--split-string"):
+        use.output = Output(Source.ENVIRONMENT)
+    return rest_program(use, words[is_clean:])
 
 
 def rest_root(use: Use, words: list[str]) -> Output:
@@ -129,11 +126,6 @@ def rest_root(use: Use, words: list[str]) -> Output:
     return use.walk.run_as_root(words or ["sh"], use.call.stdin)
 
 
-def rest_again(use: Use, words: list[str]) -> Output:
-    """Command words and arguments of the same program: `yarn workspace web add x`."""
-    return rest_program(use, [use.call.name, *words])
-
-
 def rest_project_program(use: Use, words: list[str]) -> Output:
     """A program in the project's environment: `poetry run`, `hatch run docs:build`."""
     if "module" in use.values:
@@ -142,6 +134,33 @@ def rest_project_program(use: Use, words: list[str]) -> Output:
         words = [re.sub(r"^[\w.-]*:", "", words[0]) or "sh", *words[1:]]
         words = ["python", *words] if words[0].endswith(".py") else words
     return rest_program(use, words)
+
+
+def rest_package_program(use: Use, words: list[str]) -> Output:
+    """A package that is run by its name, fetched where it is not there."""
+    walk = use.walk
+    if not words:
+        return UNKNOWN_OUTPUT
+    plain = without_alias(walk.plain(words[0]))
+    name = package_in(plain)
+    is_named = use.wants("-p", "--package", "--from", "--spec")
+    if repository_address(plain) and not is_named:
+        note_package(walk, words[0])
+    elif is_named or is_known(walk, name, use.detail) or name in walk.project.tasks or is_task(name):
+        if name == "husky":
+            walk.add("installs-hook", ".husky")
+        walk.add("runs-project-task", name)
+        note_loose(walk, name, "task", words[1:], ())
+    else:
+        walk.add("installs-package", name)
+    return UNKNOWN_OUTPUT
+
+
+def finish_installs(use: Use) -> Output:
+    """Packages by their role; without any, those that the project lists."""
+    if not use.operands:
+        use.walk.add("installs-known-package")
+    return UNKNOWN_OUTPUT
 
 
 def rest_elsewhere(use: Use, words: list[str]) -> Output:
@@ -169,11 +188,17 @@ def rest_repeated(use: Use, words: list[str]) -> Output:
     walk, stream, is_parallel = use.walk, use.call.stdin, use.call.name in ("parallel", "rush")
     replaced = "{}" if is_parallel else use.value("replaced")
     if is_parallel and ":::" in words:
-        index = words.index(":::")
-        stream, words = Output(Source.TEXT, " ".join(words[index + 1 :])), words[:index]
+        at = words.index(":::")
+        stream, words = Output(Source.TEXT, " ".join(words[at + 1 :])), words[:at]
     if not words:
         return walk.run_program(["sh"], stream) if is_parallel else stream
-    values = _arguments_from(walk, stream)
+    if stream.source is Source.TEXT:
+        values = stream.text.split()[:64]
+    elif stream.source is Source.NONE and stream.target:
+        # A list of files stands for the path that it was made of.
+        values = [stream.target]
+    else:
+        values = [walk.mark(UNKNOWN_OUTPUT if stream.source is Source.FILE else stream)]
     if is_parallel and " " in words[0]:
         return walk.read_text(" ".join(words).replace("{}", " ".join(values)))
     if replaced and replaced in " ".join(words):
@@ -185,15 +210,6 @@ def rest_repeated(use: Use, words: list[str]) -> Output:
     return walk.run_program([*words, *values], NO_OUTPUT)
 
 
-def _arguments_from(walk: Walk, stream: Output) -> list[str]:
-    """Return the arguments that a stream is split into; a list of files stands for the path that it was made of."""
-    if stream.source is Source.TEXT:
-        return stream.text.split()[:64]
-    if stream.source is Source.NONE and stream.target:
-        return [stream.target]
-    return [walk.mark(UNKNOWN_OUTPUT if stream.source is Source.FILE else stream)]
-
-
 def finish_unknown(use: Use) -> Output:
     """Run what no row describes."""
     note_unknown(use.walk, use.call.name)
@@ -202,7 +218,7 @@ def finish_unknown(use: Use) -> Output:
 
 def note_unknown(walk: Walk, name: str, *, of_project: bool = False) -> None:
     """Note that a program runs of which no row says what it does."""
-    if name in walk.project.programs or name in walk.project.tasks or of_project:
+    if of_project or name in walk.project.programs or name in walk.project.tasks:
         walk.add("runs-project-task", name)
     else:
         walk.add("runs-program", name, Certainty.GUESS)
@@ -213,7 +229,7 @@ def note_unknown(walk: Walk, name: str, *, of_project: bool = False) -> None:
 
 def run_text(walk: Walk, text: str, arguments: list[str], language: str) -> None:
     """Run a text as a command line of the shell or as source text, unless it is a download or decoded."""
-    for piece in walk.pieces_in(text):
+    for piece in walk.pieces_in(text) if MARK in text else ():
         if piece.source in (Source.DOWNLOAD, Source.DECODED):
             run_input(walk, piece, language)
             return
@@ -257,19 +273,10 @@ def run_file(walk: Walk, path: str, arguments: list[str], language: str = "") ->
     elif path.startswith(MARK) and path.endswith(MARK) and path.count(MARK) == 2:
         walk.add_unreadable()
     elif scheme := FORMS["no file"].match(path):
-        _run_from_elsewhere(walk, path, scheme[0].lower())
+        # A package, or an address whose code runs at once.
+        walk.add("runs-download", host_of(path) if "://" in path else scheme[0].lower())
     else:
         walk.run_path(path, stream)
-
-
-def _run_from_elsewhere(walk: Walk, path: str, scheme: str) -> None:
-    """Note a script that is no file: a package, or an address whose code runs at once."""
-    if scheme in ("npm:", "jsr:"):
-        note_package(walk, path, "npm" if scheme == "npm:" else "")
-    elif "://" in path:
-        note_url(walk, "", "task", path)
-    else:
-        walk.add("runs-download", scheme)
 
 
 def rest_script(use: Use, words: list[str]) -> Output:
@@ -306,25 +313,13 @@ def _note_input(use: Use, texts: list[str], files: list[str]) -> None:
 def _run_module(use: Use, words: list[str]) -> Output:
     """`python -m MODULE`: a program by its name, one with a row as `m:MODULE`, or the project's own or installed."""
     walk, module = use.walk, "".join(words[:1])
-    row, _ = find_row(module, words[1:])
     if module in WORDS["modules that are programs"]:
         return walk.run_program(words, use.call.stdin)
     if find_row(f"m:{module}", [])[0]:
         return walk.run_program([f"m:{module}", *words[1:]], use.call.stdin)
+    row, _ = find_row(module, words[1:])
     note_loose(walk, module, (row.loose if row else "") or "task", words[1:], ())
     walk.add("runs-project-task", f"-m {module}")
-    return UNKNOWN_OUTPUT
-
-
-def role_serves_at(use: Use, value: str) -> None:
-    """The address of a server that starts; on loopback it answers this machine only."""
-    is_here = FORMS["loopback"].fullmatch(value) is not None
-    use.walk.add("runs-project-task" if is_here else "opens-port", use.call.name if is_here else value)
-
-
-def finish_serves(use: Use) -> Output:
-    """A server starts where `bind` says."""
-    role_serves_at(use, use.value("bind") or use.first())
     return UNKNOWN_OUTPUT
 
 
@@ -340,7 +335,7 @@ def finish_evaluates(use: Use) -> Output:
 
 
 def _is_setup(walk: Walk, text: str) -> bool:
-    return walk.plain(text).strip() == "$()" and any(piece is SETUP for piece in walk.pieces_in(text))
+    return walk.plain(text).strip() == "$()" and SETUP in walk.pieces_in(text)
 
 
 def finish_loads_script(use: Use) -> Output:
@@ -364,27 +359,14 @@ def finish_enters(use: Use) -> Output:
 
 def finish_exports(use: Use) -> Output:
     """`export`, `declare`, `local`, `set`: variables set; without arguments all of them are shown."""
-    walk, call = use.walk, use.call
-    names = plain_words(call.arguments)
-    if call.name == "set":
-        return NO_OUTPUT if call.arguments else Output(Source.ENVIRONMENT)
-    if not names and call.name in ("export", "declare", "typeset"):
-        return Output(Source.ENVIRONMENT)
+    walk, names = use.walk, plain_words(use.call.arguments)
+    if use.call.name == "set":
+        return NO_OUTPUT if use.call.arguments else Output(Source.ENVIRONMENT)
     for name, equals, value in (argument.partition("=") for argument in names):
         if equals:
             walk.variables[name] = value
             note_variable(walk, name, value)
-    return NO_OUTPUT
-
-
-def finish_prints_environment(use: Use) -> Output:
-    """All variables, where none is named."""
-    return use.output if use.operands else Output(Source.ENVIRONMENT)
-
-
-def finish_prints_folder(use: Use) -> Output:
-    """The folder in which the line runs."""
-    return Output(Source.TEXT, use.walk.folder or ".")
+    return NO_OUTPUT if names or use.call.name in ("local", "readonly") else Output(Source.ENVIRONMENT)
 
 
 def finish_names_program(use: Use) -> Output:
@@ -394,12 +376,18 @@ def finish_names_program(use: Use) -> Output:
     return Output(Source.TEXT, path if name and find_own(path, use.walk.project) else name)
 
 
-# Roles that are one call of the walk: a file that is opened, sent, run or loaded, and texts that are read as commands.
-SIMPLE_ROLES: dict[str, Callable[[Walk, str], object]] = {
-    "open": lambda walk, value: walk.read_file(value),
-    "attach": lambda walk, value: note_sent(walk, walk.read_file(value)),
-    "run": lambda walk, value: walk.run_path(value),
-    "module": lambda walk, value: run_file(walk, value, [], "code"),
-    "remote-command": lambda walk, value: walk.run_elsewhere(value),
-    "code": note_code,
+# Roles that are one call: a file that is read and not shown, or sent; what runs on another machine; a file that is run;
+# and source text in a file or as it is.
+ROLES: dict[str, Callable[[Use, str], object]] = {
+    "open": lambda use, value: use.walk.read_file(value),
+    "attach": lambda use, value: note_sent(use.walk, use.walk.read_file(value)),
+    "remote-command": lambda use, value: use.walk.run_elsewhere(value),
+    "run": lambda use, value: use.walk.run_path(value),
+    "module": lambda use, value: run_file(use.walk, value, [], "code"),
+    "code": lambda use, value: note_code(use.walk, value),
+}
+FINISHES: dict[str, Callable[[Use], Output]] = {
+    # All variables, where none is named.
+    "prints-environment": lambda use: use.output if use.operands else Output(Source.ENVIRONMENT),
+    "prints-folder": lambda use: Output(Source.TEXT, use.walk.folder or "."),
 }

@@ -10,7 +10,6 @@ from lockgate.core.ruling.effects.paths import Access
 from lockgate.core.ruling.effects.program_io import MARK
 from lockgate.core.ruling.effects.programs.options import host_of, is_local
 from lockgate.core.ruling.effects.programs.program_rows import FORMS
-from lockgate.core.ruling.effects.programs.roles import is_foreign, run_command
 from lockgate.core.ruling.effects.project import Place
 from lockgate.core.tables import read_sections
 
@@ -23,6 +22,24 @@ _LISTED = {
 }
 _COMMANDS, _LOADS = _LISTED.pop("commands"), _LISTED.pop("loads")
 _KINDS = {name: kind for kind, names in _LISTED.items() for name in names}
+
+
+def is_foreign(walk: Walk, path: str) -> bool:
+    """Return whether an attacker could have put code at a path: it is neither the project's nor the system's."""
+    if path[:1] not in ("/", "~") and not (walk.project.root and ".." in path):
+        return False
+    if path.startswith(("/dev/null", "/dev/std")) or any(letter in path for letter in " \n("):
+        return False
+    full = walk.full_path(path)
+    return walk.place(path) in (Place.SCRATCH, Place.HOME, Place.OUTSIDE) or bool(walk.download_of(full))
+
+
+def run_command(walk: Walk, value: str) -> None:
+    """Read a value that a program runs as a command; a bare shell would run what the program gives it."""
+    if FORMS["shell"].fullmatch(value.strip()):
+        walk.add_unreadable()
+    else:
+        walk.read_text(value)
 
 
 def note_variable(walk: Walk, name: str, value: str) -> None:

@@ -1,4 +1,4 @@
-"""What whole commands do, where the effect in their row of `programs.tbl` is no kind: files, streams, git."""
+"""What whole commands do, where the effect in their row of `programs.tbl` is no kind: files, streams, git, services."""
 
 from __future__ import annotations
 
@@ -13,23 +13,38 @@ from lockgate.core.ruling.effects.effect import Certainty
 from lockgate.core.ruling.effects.paths import Access, is_secret, is_secret_variable, read_access
 from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Output, Source
 from lockgate.core.ruling.effects.programs.options import EXECUTES, has_option, host_of, is_local, read_search
-from lockgate.core.ruling.effects.programs.program_rows import FORMS, WORDS
+from lockgate.core.ruling.effects.programs.program_rows import FORMS, PACKAGE, TABLE, WORDS
 from lockgate.core.ruling.effects.programs.roles import (
     NO_FILES,
     PATTERNS,
+    SECRETS,
     Use,
     ask_host,
+    is_computed,
     note_kind,
     note_setting,
     remote_target,
-    role_folder,
+    role_if,
     role_write,
 )
 from lockgate.core.ruling.effects.project import Place
 from lockgate.core.ruling.effects.shell_syntax import decode_escapes
+from lockgate.core.ruling.effects.sql import is_scratch_database, read_sql
+from lockgate.core.tables import read_table
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
+
+
+def last_word(use: Use) -> str:
+    """Return the last operand that is no setting, and no value of an option that the row does not list."""
+    before = last = ""
+    for argument in use.call.arguments:
+        if argument[:1] != "-" and before[:1] != "-" and argument in use.operands and "=" not in argument:
+            last = argument
+        before = argument if "=" not in argument else ""
+    return last or use.call.name
+
 
 # Requests, and files to and from other machines
 
@@ -38,15 +53,18 @@ def finish_fetches(use: Use) -> Output:
     """What is downloaded is printed, or written where an option says, or under the name that the address has."""
     walk, addresses, outs = use.walk, use.values.get("url", []), use.values.get("out", [])
     is_named = "named" in use.modes or (use.row.target == "all" and not outs and "looks-up" not in use.modes)
-    whole = "".join([*addresses, *use.values.get("carry", [])])
-    sends = "sends" in use.modes or use.value("method").upper() not in ("", "GET", "HEAD", "OPTIONS")
+    carried, method = use.values.get("carry", []), use.value("method")
+    whole = "".join([*addresses, *carried])
+    sends = "sends" in use.modes or method.upper() not in ("", "GET", "HEAD", "OPTIONS")
     sends = sends and ("get" not in use.modes or bool(walk.secrets_in(whole)))
     stream, named = use.output, list[tuple[str, Output]]()
     for address in addresses:
         stream = ask_host(walk, address, sends=sends, whole=whole)
-        _note_request(use, address)
+        plain = walk.plain(address)
+        for kind in _kinds_of_request(method, plain, {"data": [*map(walk.plain, carried)]}):
+            walk.add(kind, address, Certainty.LIKELY)
         if is_named:
-            named.append((walk.plain(address).split("?")[0].rstrip("/").rsplit("/", 1)[-1] or "index.html", stream))
+            named.append((plain.split("?")[0].rstrip("/").rsplit("/", 1)[-1] or "index.html", stream))
     _save_files(use, [*named, *((out, stream) for out in outs)])
     is_printed = not named and all(out in ("-", "/dev/stdout") for out in outs) and "head" not in use.modes
     return stream if is_printed else NO_OUTPUT
@@ -57,12 +75,6 @@ def _save_files(use: Use, files: list[tuple[str, Output]]) -> None:
     for path, content in files:
         if path not in NO_FILES:
             use.walk.write_file(f"{into}/{path}" if into and path[:1] != "/" else path, content)
-
-
-def _note_request(use: Use, address: str) -> None:
-    data = {"data": [*map(use.walk.plain, use.values.get("carry", []))]}
-    for kind in _kinds_of_request(use.value("method"), use.walk.plain(address), data):
-        use.walk.add(kind, address, Certainty.LIKELY)
 
 
 def _kinds_of_request(method: str, path: str, body: dict[str, Any]) -> Collection[str]:
@@ -88,7 +100,13 @@ def finish_transfers(use: Use) -> Output:
     _note_own_copies(use, [source for source in sources if not _machine_of(walk.plain(source))], target)
     stream = UNKNOWN_OUTPUT
     for source in sources:
-        stream = _take_source(use, source, place) or stream
+        if other := _machine_of(walk.plain(source)):
+            walk.add("asks-local" if is_local(other) else "requests", other)
+            stream = Output(Source.DOWNLOAD, target=other)
+            continue
+        read = use.call.stdin if source == "-" else walk.read_file(source)
+        if read.source in SECRETS:
+            walk.add("sends-secret" if place else "reads-secret", read.target or "environment")
     if place:
         walk.add("asks-local" if is_local(place) else "sends-data", place)
         if "delete" in use.modes and FORMS["bucket"].match(walk.plain(target)):
@@ -100,32 +118,19 @@ def finish_transfers(use: Use) -> Output:
     return stream if target == "-" else NO_OUTPUT
 
 
-def _take_source(use: Use, source: str, place: str) -> Output | None:
-    """Note what is sent to a place, or to this machine where it is empty; return what comes from another one."""
-    walk = use.walk
-    if other := _machine_of(walk.plain(source)):
-        walk.add("asks-local" if is_local(other) else "requests", other)
-        return Output(Source.DOWNLOAD, target=other)
-    stream = use.call.stdin if source == "-" else walk.read_file(source)
-    if stream.source in (Source.SECRET, Source.ENVIRONMENT):
-        walk.add("sends-secret" if place else "reads-secret", stream.target or "environment")
-    return None
-
-
 # Files
 
 
 def finish_copies(use: Use) -> Output:
     """The last path is written, or the one that an option names."""
     paths, target = use.operands, use.value("into")
-    if "folders" in use.modes:
-        for path in paths:
-            role_folder(use, path)
-        return NO_OUTPUT
     if not target:
         paths, target = paths[:-1], "".join(paths[-1:])
     for path in paths:
         _copy_one(use, path, target)
+    if not paths and use.row.effect == "copies":
+        # `install -d FOLDER`.
+        use.walk.access(target, Access.WRITE)
     # A link to the only path is made in the working folder.
     _note_own_copies(use, paths or [target], target)
     return NO_OUTPUT
@@ -150,13 +155,9 @@ def _copy_one(use: Use, path: str, target: str) -> None:
         walk.add("reads-secret", stream.target)
     is_known = walk.content_of(path) is not None
     walk.copy_content(path, target, is_link=effect == "links")
-    _write_copy(walk, path, target, UNKNOWN_OUTPUT if is_known and stream.source is Source.TEXT else stream)
-
-
-def _write_copy(walk: Walk, path: str, target: str, stream: Output) -> None:
     name = path.rstrip("/").rsplit("/", 1)[-1]
     written = f"{target}/{name}" if target.endswith("/") or target in (".", "..") else target
-    if stream.source in (Source.DOWNLOAD, Source.TEXT):
+    if stream.source is Source.DOWNLOAD or (stream.source is Source.TEXT and not is_known):
         walk.write_file(written, stream)
         if stream.source is Source.DOWNLOAD:
             walk.downloads[f"{walk.full_path(target)}/{name}"] = stream.target
@@ -185,8 +186,7 @@ def finish_passes(use: Use) -> Output:
     """The input is written to files, and passed on."""
     walk, stream = use.walk, use.call.stdin
     for path in use.operands:
-        is_computed = any(piece.source is not Source.VARIABLE for piece in walk.pieces_in(path))
-        if path not in NO_FILES and not is_computed:
+        if path not in NO_FILES and not is_computed(walk, path):
             walk.write_file(path, stream)
     return stream
 
@@ -225,13 +225,6 @@ def finish_unpacks(use: Use) -> Output:
     if stream.source is Source.DOWNLOAD:
         walk.downloads[walk.full_path(folder or ".")] = stream.target
     return NO_OUTPUT
-
-
-def finish_makes_keys(use: Use) -> Output:
-    """A new key is written, unless another is signed or read."""
-    if "sign" not in use.values and not use.wants("-D"):
-        use.walk.access(use.value("file") or "~/.ssh/id_ed25519", Access.WRITE)
-    return UNKNOWN_OUTPUT
 
 
 # Folders times names that one search may look for.
@@ -461,4 +454,188 @@ def finish_asks_forge(use: Use) -> Output:
         default = "grants-access"
     for kind in kinds or [default]:
         note_kind(use.walk, kind, path)
+    return UNKNOWN_OUTPUT
+
+
+# Services of this machine
+
+
+def finish_schedules(use: Use) -> Output:
+    """Jobs that the input lists, each of which runs later."""
+    walk, text = use.walk, use.call.stdin.text
+    jobs = FORMS["job"].findall(text) if use.call.name == "crontab" else [text] if text else []
+    walk.read_text("\n".join(jobs))
+    for job in jobs[:8] or [use.call.name]:
+        walk.add("schedules-job", walk.plain(job).strip()[:200])
+    return UNKNOWN_OUTPUT
+
+
+# Clouds and clusters
+
+VERBS, VERB_COLUMNS = "verbs", ("effect", "pattern")
+_VERBS = {effect: re.compile(pattern) for effect, pattern in read_table(PACKAGE, TABLE, VERBS, VERB_COLUMNS)}
+# In this order: the gravest reading of a verb counts.
+_KINDS = ("disables-check", "grants-access", "makes-key", "deletes-data")
+
+
+def _has(effect: str, words: list[str]) -> bool:
+    return any(_VERBS[effect].fullmatch(word.lower()) for word in words)
+
+
+def _show_secret(use: Use, target: str) -> Output:
+    use.walk.add("reads-secret", target)
+    return Output(Source.SECRET, target=use.walk.plain(target))
+
+
+def finish_asks_cloud(use: Use) -> Output:
+    """Ask a cloud by its service and the verb behind it; what changes its users and roles grants access."""
+    words = use.operands
+    if FORMS["secret nouns"].search(" ".join(words)):
+        return _show_secret(use, words[-1])
+    at = _place_of_verb(words, use.call.name)
+    target = words[at + 1] if 0 <= at < len(words) - 1 else " ".join(words[:3])
+    verbs = words[at : at + 1] if at >= 0 else words
+    looks = _has("looks", verbs)
+    if not looks:
+        note_settings(use.walk, use.call.arguments)
+    if _has("reads-secret", verbs):
+        return _show_secret(use, target)
+    is_granting = FORMS["granting nouns"].match(" ".join(words))
+    kind = "" if looks else "grants-access" if is_granting else "changes-service"
+    if kind := next((kind for kind in _KINDS if _has(kind, verbs)), kind):
+        use.walk.add(kind, target)
+    return UNKNOWN_OUTPUT
+
+
+def _place_of_verb(words: list[str], program: str) -> int:
+    """Return where the verb is: the second word of AWS, and of the others one of those behind the first; or -1."""
+    are_verbs = [any(pattern.fullmatch(word.lower()) for pattern in _VERBS.values()) for word in words[1:]]
+    return 1 if program == "aws" else 1 + are_verbs.index(True) if True in are_verbs else -1
+
+
+def finish_changes_running(use: Use) -> Output:
+    """Change a running service, the settings that the command hands to it, and the images that containers run."""
+    if use.row.target == "all":
+        for name, _, image in (use.walk.plain(word).partition("=") for word in use.operands):
+            if name and image:
+                note_image_source(use.walk, image)
+    else:
+        note_settings(use.walk, use.call.arguments)
+    use.walk.add("changes-service", last_word(use))
+    return UNKNOWN_OUTPUT
+
+
+def rest_container_program(use: Use, words: list[str]) -> Output:
+    """Run a program in a container; looking around in one changes nothing, unless the container is new."""
+    arguments = use.call.arguments
+    note_settings(use.walk, arguments[: arguments.index("--")] if "--" in arguments else arguments)
+    changes, printed = use.walk.run_contained(words, use.call.stdin) if words else (True, UNKNOWN_OUTPUT)
+    if changes or use.detail == "new":
+        use.walk.add("changes-service", use.first())
+    return printed
+
+
+def finish_asks_cluster(use: Use) -> Output:
+    """Show objects of a cluster; secrets are shown by some formats."""
+    is_whole = use.value("format").startswith(("yaml", "json", "go-template", "template"))
+    asked = " ".join([use.value("raw"), *(use.operands[:2] if is_whole else ())])
+    return _show_secret(use, [asked, *use.operands][-1]) if FORMS["secrets"].search(asked) else UNKNOWN_OUTPUT
+
+
+# Settings that a command hands to a running service: those that switch a protection off or open it to all, and images.
+
+MOST_SETTING = 2_000
+
+
+def note_settings(walk: Walk, arguments: list[str]) -> None:
+    """Note what the settings among these arguments weaken, and where the images that they name come from."""
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        plain = walk.plain(argument)[:MOST_SETTING]
+        if plain in ("--image", "--registry", "--backup-retention-period"):
+            plain += f"={walk.plain(following)}"
+        for kind in ("weakens", "weakening flag", "opens to all"):
+            for match in FORMS[kind].finditer(plain):
+                walk.add("disables-check", match.group())
+        for match in FORMS["image"].finditer(plain):
+            note_image_source(walk, match.group(1))
+
+
+def note_image_source(walk: Walk, image: str) -> None:
+    """Note that a service runs an image: its host, or its owner and name where there is no host."""
+    first, slash, _ = image.partition("/")
+    if "." in first and not re.fullmatch(r"v?\d[\w.-]*", first):
+        if not walk.project.has_host(host := host_of(image.removeprefix("docker://"))):
+            walk.add("changes-service", host)
+    elif slash:
+        walk.add("changes-service", re.sub(r"(?:@sha256:\w+|:[\w.-]+)$", "", image))
+
+
+# Databases
+
+
+def finish_queries(use: Use) -> Output:
+    """Statements from options, from files and from the input."""
+    streams = [Output(Source.TEXT, statement) for statement in use.values.get("statement", [])]
+    for path in use.values.get("statements", []):
+        use.walk.load(path)
+        content = use.walk.content_of(path)
+        if content is not None and content.text is None:
+            use.walk.note_unknown_content(path, content)
+        streams.append(use.walk.read_file(path))
+    # Only now the server is known, which may stand behind the file.
+    for stream in (*streams, use.call.stdin):
+        _run_statements(use.walk, stream, use.value("away"))
+    return UNKNOWN_OUTPUT
+
+
+def _run_statements(walk: Walk, stream: Output, away: str) -> None:
+    """Read statements: known text, or a file of the project (a migration, a dump)."""
+    if stream.source is Source.DOWNLOAD:
+        walk.add("runs-download", stream.target)
+    elif stream.source is Source.FILE:
+        walk.add("changes-record" if away else "runs-project-task", away or stream.target)
+    elif stream.source is not Source.TEXT:
+        return
+    elif escape := FORMS["shell escape"].search(stream.text):
+        walk.read_text(stream.text[escape.end() :])
+    elif not stream.text.lstrip().startswith("\\"):
+        _note_statements(walk, stream.text)
+    elif "program" in stream.text.lower():
+        walk.add_unreadable()
+
+
+def _note_statements(walk: Walk, text: str, local_file: str = "") -> None:
+    is_trial = is_scratch_database(local_file)
+    ours = {"changes-record": "edits-project", "deletes-record": "edits-project" if is_trial else "discards-work"}
+    if is_trial:
+        ours["deletes-data"] = "edits-project"
+    for entry in read_sql(walk.plain(text), walk.argument):
+        if local_file and entry.kind in ours:
+            walk.add(ours[entry.kind], local_file)
+        elif not (entry.kind == "reads-secret" and is_trial):
+            walk.add(entry.kind, entry.target, entry.certainty)
+
+
+def finish_queries_file(use: Use) -> Output:
+    """A database in a file: its statements, and commands that begin with a dot."""
+    walk, stdin = use.walk, use.call.stdin
+    path = walk.plain("".join(use.operands[:1]))
+    if stdin.source is Source.FILE:
+        walk.access(path, Access.WRITE)
+    if path:
+        walk.print_file(path)
+    is_ours = path and walk.place(path) in (Place.INSIDE, Place.SCRATCH)
+    for text in [*use.values.get("first", []), *use.operands[1:], *filter(None, [stdin.text])]:
+        if FORMS["database reaches out"].search(text):
+            walk.add_unreadable()
+        elif text.lstrip()[:1] != ".":
+            _note_statements(walk, text, path if is_ours else "")
+    return UNKNOWN_OUTPUT
+
+
+def finish_queries_documents(use: Use) -> Output:
+    """Calls on collections, each with its name."""
+    use.detail = "documents"
+    for text in (use.call.stdin.text, *use.values.get("text", [])):
+        role_if(use, text)
     return UNKNOWN_OUTPUT
