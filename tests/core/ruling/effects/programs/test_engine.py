@@ -23,12 +23,12 @@ from lockgate.core.ruling.effects.programs.program_rows import ALL_PROGRAMS, mak
 )
 def test_options_are_split_from_operands(line: str, options: list[tuple[str, str]], operands: list[str]) -> None:
     row = make_row("-", "read", "out:-o,--out read:if= ?mode:-x", "-")
-    assert split_arguments(line.split(), row) == (options, operands, [])
+    assert split_arguments(line.split(), row.valued, row.options) == (options, operands, [])
 
 
 def test_the_options_of_a_program_that_is_started_are_its_own() -> None:
     row = make_row("-", "skip program", "skip:-s", "-")
-    options, words, rest = split_arguments("-s 1 -v 5 rm -s x".split(), row)
+    options, words, rest = split_arguments("-s 1 -v 5 rm -s x".split(), row.valued, row.options, row.rest_at)
     assert (options, words, rest) == ([("-s", "1"), ("-v", "")], ["5"], ["rm", "-s", "x"])
 
 

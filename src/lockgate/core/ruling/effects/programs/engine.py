@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from lockgate.core.ruling.effects.program_io import UNKNOWN_OUTPUT, Invocation, 
 from lockgate.core.ruling.effects.programs import roles, run_roles, whole_commands
 from lockgate.core.ruling.effects.programs.loaded_files import LOADS, note_loaded_files
 from lockgate.core.ruling.effects.programs.options import plain_words, split_arguments
-from lockgate.core.ruling.effects.programs.program_rows import ALL_PROGRAMS, WORDS, ProgramRow, find_row
+from lockgate.core.ruling.effects.programs.program_rows import ALL_PROGRAMS, FORMS, WORDS, ProgramRow, find_row
 from lockgate.core.ruling.effects.programs.roles import NO_TARGET, Use, note_kind, note_loose, note_sent
 from lockgate.core.ruling.effects.programs.run_roles import note_unknown, run_file
 from lockgate.core.ruling.effects.programs.whole_commands import last_word
@@ -35,13 +34,6 @@ ROLES: dict[str, Callable[[Use, str], object]] = _named("role_") | run_roles.ROL
 REST_ROLES: dict[str, Callable[[Use, list[str]], Output]] = _named("rest_")
 FINISHES: dict[str, Callable[[Use], Output]] = _named("finish_") | run_roles.FINISHES
 
-_SYSTEM_BIN = re.compile(r"/(?:usr/)?(?:local/)?s?bin/([^/]+)|/opt/(?:homebrew|local)/s?bin/([^/]+)")
-_PROJECT_BIN = re.compile(
-    r"(?:.*/)?(?:\.?v?env[^/]*|[^/]*venv[^/]*|\.tox/[^/]+|\.nox/[^/]+|\.?(?:v|virtual)?envs?/[^/]+|conda[^/]*)/(?:bin|Scripts)/([^/]+)"
-    r"|(?:.*/)?(?:node_modules/\.bin|vendor/bin|\.cargo/bin)/([^/]+)"
-)
-_VERSIONED = re.compile(r"(python|pip|node|ruby|php|perl|lua|pypy|clang|gcc|java)-?\d[\d.]*t?")
-
 
 def read_program(walk: Walk, call: Invocation) -> Output:
     """Note what a program does with these arguments; return what it prints, as far as that is known."""
@@ -50,12 +42,12 @@ def read_program(walk: Walk, call: Invocation) -> Output:
         for kind in kinds_of_program(walk.project.effect_rows, name, list(map(walk.plain, arguments))):
             walk.add(kind, name)
     if "/" in name:
-        match = _SYSTEM_BIN.fullmatch(name) or _PROJECT_BIN.fullmatch(name)
+        match = FORMS["system program"].fullmatch(name) or FORMS["project program"].fullmatch(name)
         if match is None or walk.download_of(walk.full_path(name)):
             note_own_acts(walk, call, name, is_known=False)
             run_file(walk, name, arguments)
             return UNKNOWN_OUTPUT
-        of_project = match.re is _PROJECT_BIN and walk.place(name) is Place.INSIDE
+        of_project = match.re is FORMS["project program"] and walk.place(name) is Place.INSIDE
         name = match.group(1) or match.group(2)
     row, used = find_row(name, arguments)
     if row is None:
@@ -86,7 +78,7 @@ def _plain_name(name: str) -> str:
     """Return a program's name without its version and without the ending of Windows: `python3.12`, `cmd.exe`."""
     if name.endswith((".exe", ".cmd", ".bat")):
         name = name.rsplit(".", 1)[0].lower()
-    versioned = _VERSIONED.fullmatch(name) if name[-1:].isdigit() else None
+    versioned = FORMS["versioned"].fullmatch(name) if name[-1:].isdigit() else None
     return versioned.group(1) if versioned else name
 
 
@@ -158,7 +150,7 @@ def _apply_row(walk: Walk, call: Invocation, row: ProgramRow, used: int) -> Outp
         return UNKNOWN_OUTPUT
     if plan.is_raw:
         # Its arguments are a language of their own.
-        return FINISHES[row.effect](Use(walk, call, row, ([], [], [])))
+        return FINISHES[row.effect](Use(walk, call, row, [], [], []))
     if call.stdin.source is Source.DOWNLOAD and call.name in WORDS["obey their input"]:
         walk.add("runs-download", call.stdin.target)
     if used and arguments[0][:1] == "+":
@@ -167,7 +159,11 @@ def _apply_row(walk: Walk, call: Invocation, row: ProgramRow, used: int) -> Outp
     elif plan.has_letters and arguments and arguments[0].isalpha():
         # `tar xzf`.
         arguments = ["-" + arguments[0], *arguments[1:]]
-    use = Use(walk, call, row, split_arguments(arguments, row, used))
+    most = used + row.rest_at if row.rest_at >= 0 else -1
+    options, words, rest = split_arguments(
+        arguments, row.valued, row.options, most, row.dashed, used, is_loose=row.loose != ""
+    )
+    use = Use(walk, call, row, options, words[used:] if used else words, rest)
     output = _read_use(use, plan)
     if use.folder is not None:
         walk.folder = use.folder

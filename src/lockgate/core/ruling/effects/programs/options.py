@@ -5,43 +5,30 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable, Set
 from itertools import pairwise, takewhile
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from lockgate.core.ruling.effects.programs.program_rows import ProgramRow
+from typing import NamedTuple
 
 Options = list[tuple[str, str]]
-# The options with their values, the other arguments, and what follows when there are as many of these as a row has.
-Arguments = tuple[Options, list[str], list[str]]
 
 
 def split_options(arguments: list[str], valued: Set[str] = frozenset()) -> tuple[Options, list[str]]:
     """Return the options with their values, and the other arguments; `valued` names the options that take a value."""
-    return _split(arguments, valued, valued)[:2]
+    return split_arguments(arguments, valued, valued)[:2]
 
 
-def split_arguments(arguments: list[str], row: ProgramRow, used: int = 0) -> Arguments:
-    """Return the arguments of a program as its row has them, without the `used` words of its command.
-
-    Letters may be joined (`-xzf name`). Command words may look like options.
-    """
-    most = used + row.rest_at if row.rest_at >= 0 else -1
-    options, words, rest = _split(
-        arguments, row.valued, row.options, most=most, dashed=row.dashed, used=used, is_loose=row.loose != ""
-    )
-    return options, words[used:] if used else words, rest
-
-
-def _split(
+def split_arguments(
     arguments: list[str],
     valued: Set[str],
     listed: Container[str],
-    *,
     most: int = -1,
     dashed: Set[str] = frozenset(),
     used: int = 0,
+    *,
     is_loose: bool = False,
-) -> Arguments:
+) -> tuple[Options, list[str], list[str]]:
+    """Return the options with their values, the other arguments, and what follows when there are `most` of these.
+
+    Letters may be joined (`-xzf name`). Of the first `used` arguments those that are `dashed` are no options.
+    """
     options: Options = []
     words: list[str] = []
     wants, ended = "", False

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.effect import Certainty
-from lockgate.core.ruling.effects.paths import Access, is_secret_variable, read_access
+from lockgate.core.ruling.effects.paths import Access, read_access
 from lockgate.core.ruling.effects.program_io import MARK, NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs.options import METADATA_HOSTS, host_of, is_local
 from lockgate.core.ruling.effects.programs.packages import PUBLIC_SOURCES, note_package
@@ -20,7 +20,7 @@ from lockgate.core.ruling.effects.project import Place
 from lockgate.core.tables import read_table
 
 if TYPE_CHECKING:
-    from lockgate.core.ruling.effects.programs.options import Arguments
+    from lockgate.core.ruling.effects.programs.options import Options
     from lockgate.core.ruling.effects.shell_walk import Walk
 
 
@@ -33,9 +33,11 @@ class Use:
     folder: str | None = None
     output: Output = UNKNOWN_OUTPUT
 
-    def __init__(self, walk: Walk, call: Invocation, row: ProgramRow, arguments: Arguments) -> None:
+    def __init__(
+        self, walk: Walk, call: Invocation, row: ProgramRow, options: Options, operands: list[str], rest: list[str]
+    ) -> None:
         self.walk, self.call, self.row = walk, call, row
-        self.options, self.operands, self.rest = arguments
+        self.options, self.operands, self.rest = options, operands, rest
         # Options without a value, by their `?` roles, and the values of roles that only the end of the command reads.
         self.modes: set[str] = set()
         self.values: dict[str, list[str]] = {}
@@ -226,13 +228,6 @@ def role_folder(use: Use, value: str) -> None:
         walk.access(value, Access.WRITE)
 
 
-def role_printed_variable(use: Use, value: str) -> None:
-    """A variable that is shown."""
-    if is_secret_variable(value):
-        use.walk.add("reads-secret", value)
-        use.output = Output(Source.SECRET, target=value)
-
-
 # Arguments of programs without a list of all their options
 
 
@@ -315,7 +310,7 @@ def role_if(use: Use, value: str) -> None:
             else:
                 # A mode is no target, the file behind it is; a verb is none, the whole command is.
                 targets = {"changes-permissions": use.operands[-1:], "changes-service": use.operands}
-                note_kind(use.walk, kind, " ".join(targets.get(kind, [match[1] if pattern.groups else value])))
+                note_kind(use.walk, kind, match[1] if pattern.groups else " ".join(targets.get(kind, [value])))
 
 
 # Packages

@@ -514,13 +514,8 @@ def _place_of_verb(words: list[str], program: str) -> int:
 
 
 def finish_changes_running(use: Use) -> Output:
-    """Change a running service, the settings that the command hands to it, and the images that containers run."""
-    if use.row.target == "all":
-        for name, _, image in (use.walk.plain(word).partition("=") for word in use.operands):
-            if name and image:
-                note_image_source(use.walk, image)
-    else:
-        note_settings(use.walk, use.call.arguments)
+    """Change a running service, and the settings that the command hands to it."""
+    note_settings(use.walk, use.call.arguments)
     use.walk.add("changes-service", last_word(use))
     return UNKNOWN_OUTPUT
 
@@ -556,18 +551,6 @@ def note_settings(walk: Walk, arguments: list[str]) -> None:
         for kind in ("weakens", "weakening flag", "opens to all"):
             for match in FORMS[kind].finditer(plain):
                 walk.add("disables-check", match.group())
-        for match in FORMS["image"].finditer(plain):
-            note_image_source(walk, match.group(1))
-
-
-def note_image_source(walk: Walk, image: str) -> None:
-    """Note that a service runs an image: its host, or its owner and name where there is no host."""
-    first, slash, _ = image.partition("/")
-    if "." in first and not re.fullmatch(r"v?\d[\w.-]*", first):
-        if not walk.project.has_host(host := host_of(image.removeprefix("docker://"))):
-            walk.add("changes-service", host)
-    elif slash:
-        walk.add("changes-service", re.sub(r"(?:@sha256:\w+|:[\w.-]+)$", "", image))
 
 
 # Databases
@@ -575,33 +558,28 @@ def note_image_source(walk: Walk, image: str) -> None:
 
 def finish_queries(use: Use) -> Output:
     """Statements from options, from files and from the input."""
+    # Only now the server is known, which may stand behind the file.
+    walk, away = use.walk, use.value("away")
     streams = [Output(Source.TEXT, statement) for statement in use.values.get("statement", [])]
     for path in use.values.get("statements", []):
-        use.walk.load(path)
-        content = use.walk.content_of(path)
+        walk.load(path)
+        content = walk.content_of(path)
         if content is not None and content.text is None:
-            use.walk.note_unknown_content(path, content)
-        streams.append(use.walk.read_file(path))
-    # Only now the server is known, which may stand behind the file.
+            walk.note_unknown_content(path, content)
+        streams.append(walk.read_file(path))
     for stream in (*streams, use.call.stdin):
-        _run_statements(use.walk, stream, use.value("away"))
+        if stream.source is Source.DOWNLOAD:
+            walk.add("runs-download", stream.target)
+        elif stream.source is Source.FILE:
+            # A file of the project: a migration, a dump.
+            walk.add("changes-record" if away else "runs-project-task", away or stream.target)
+        elif escape := FORMS["shell escape"].search(stream.text):
+            walk.read_text(stream.text[escape.end() :])
+        elif stream.text and stream.text.lstrip()[:1] != "\\":
+            _note_statements(walk, stream.text)
+        elif "program" in stream.text.lower():
+            walk.add_unreadable()
     return UNKNOWN_OUTPUT
-
-
-def _run_statements(walk: Walk, stream: Output, away: str) -> None:
-    """Read statements: known text, or a file of the project (a migration, a dump)."""
-    if stream.source is Source.DOWNLOAD:
-        walk.add("runs-download", stream.target)
-    elif stream.source is Source.FILE:
-        walk.add("changes-record" if away else "runs-project-task", away or stream.target)
-    elif stream.source is not Source.TEXT:
-        return
-    elif escape := FORMS["shell escape"].search(stream.text):
-        walk.read_text(stream.text[escape.end() :])
-    elif not stream.text.lstrip().startswith("\\"):
-        _note_statements(walk, stream.text)
-    elif "program" in stream.text.lower():
-        walk.add_unreadable()
 
 
 def _note_statements(walk: Walk, text: str, local_file: str = "") -> None:
