@@ -80,35 +80,37 @@ def _acts_on_machine(effect: Effect) -> bool:
 
 @lru_cache(maxsize=128)
 def _loaded_by(program: str) -> re.Pattern[str]:
-    return re.compile("|".join(translate(form) for file in LOADS[program][0] for form in (file, f"*/{file}")))
+    forms = "|".join(translate(form) for file in LOADS[program][0] for form in (file, f"*/{file}"))
+    return re.compile(rf"\A(?:{forms})")
 
 
 def note_loaded_files(walk: Walk, call: Invocation) -> None:
     """Note what a program does by the files that it loads without being told."""
-    if call.name not in LOADS or not (walk.activity.contents or walk.written):
-        return
-    pattern, sort = _loaded_by(call.name), LOADS[call.name][1]
-    for path in islice(filter(pattern.match, _files(walk)), _MOST_FILES):
-        walk.load(path)
-        content = walk.content_of(path)
-        if content is not None and content.text is None:
-            walk.note_unknown_content(path, content)
-        elif content is not None and sort == "lines" and not language_of(path, ""):
-            lines = _sections_for(content.text or "", call.arguments)
-            _add_all(walk, _read_lines(lines, walk.argument, walk.project))
+    if call.name in LOADS and (walk.activity.contents or walk.written):
+        for path, text in _known_files(walk, _loaded_by(call.name), loads=True):
+            if LOADS[call.name][1] == "lines" and not language_of(path, ""):
+                _add_all(walk, _read_lines(_sections_for(text, call.arguments), walk.argument, walk.project))
 
 
 def read_loaded_code(walk: Walk) -> None:
     """Note what code of the session does to the machine, where the line runs code that may load it."""
-    if not walk.activity.contents or all(effect.kind not in _RUNS_CODE for effect in walk.effects()):
-        return
-    for path in islice(_files(walk), _MOST_FILES):
-        content = walk.content_of(path) if _P["code name"].search(path) else None
+    if walk.activity.contents and any(effect.kind in _RUNS_CODE for effect in walk.effects()):
+        project = walk.project
+        for _, text in _known_files(walk, _P["code name"]):
+            _add_all(walk, _acts_of_code(text, project.root, project.folder, project.home))
+
+
+def _known_files(walk: Walk, names: re.Pattern[str], *, loads: bool = False) -> Iterator[tuple[str, str]]:
+    """Yield files of the session with these names, and their texts; one whose text is not known is noted."""
+    paths = dict.fromkeys([*walk.written, *reversed([*walk.activity.contents])])
+    for path in islice(filter(names.search, paths), _MOST_FILES):
+        if loads:
+            walk.load(path)
+        content = walk.content_of(path)
         if content is not None and content.text is None:
             walk.note_unknown_content(path, content)
         elif content is not None and content.text:
-            project = walk.project
-            _add_all(walk, _acts_of_code(content.text, project.root, project.folder, project.home))
+            yield path, content.text
 
 
 @lru_cache(maxsize=128)
@@ -117,10 +119,6 @@ def _acts_of_code(text: str, root: str, folder: str, home: str) -> tuple[Effect,
     project, step = Project(root=root, folder=folder, home=home), MOST_CHARACTERS - _MOST_LINE
     pieces = (text[start : start + MOST_CHARACTERS] for start in range(0, len(text), step))
     return tuple(effect for piece in pieces for effect in read_code(piece, "", project) if _acts_on_machine(effect))
-
-
-def _files(walk: Walk) -> Iterator[str]:
-    yield from dict.fromkeys([*walk.written, *reversed([*walk.activity.contents])])
 
 
 def _add_all(walk: Walk, effects: Iterable[Effect]) -> None:

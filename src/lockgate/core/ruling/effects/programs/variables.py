@@ -63,8 +63,8 @@ def note_variable(walk: Walk, name: str, value: str) -> None:
 def _note_kind(walk: Walk, kind: str, name: str, value: str) -> None:
     if kind in ("uses-package-source", "sends-data"):
         host = host_of(value)
-        is_address = "://" in value and not value.startswith(("unix:", "npipe:"))
-        if host and not is_local(host) and not walk.project.has_host(host) and (is_address or kind != "sends-data"):
+        is_address = kind != "sends-data" or ("://" in value and not value.startswith(("unix:", "npipe:")))
+        if host and is_address and not is_local(host) and not walk.project.has_host(host):
             walk.add(kind, host)
     elif kind == "disables-check":
         if not FORMS["check stays on"].fullmatch(f"{name}={value}"):

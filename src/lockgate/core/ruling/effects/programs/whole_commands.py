@@ -204,13 +204,12 @@ def finish_packs(use: Use) -> Output:
         return finish_unpacks(use)
     if "create" not in use.modes and names_archive:
         return UNKNOWN_OUTPUT
-    walk, archive, folder, paths = use.walk, use.value("archive"), use.value("into") or use.walk.folder, use.operands
-    if not names_archive:
-        archive, paths = "".join(paths[:1]), paths[1:]
-    secrets = [path for path in map(walk.plain, paths) if is_secret(path, folder)]
+    archives, paths = ([use.value("archive")], use.operands) if names_archive else (use.operands[:1], use.operands[1:])
+    role_write(use, "".join(archives))
+    folder = use.value("into") or use.walk.folder
+    secrets = [path for path in map(use.walk.plain, paths) if is_secret(path, folder)]
     for path in secrets:
-        walk.add("reads-secret", path)
-    role_write(use, archive)
+        use.walk.add("reads-secret", path)
     return Output(Source.SECRET, target=secrets[0]) if secrets else Output(Source.FILE, target=[*paths, "."][0])
 
 
@@ -219,8 +218,7 @@ def finish_unpacks(use: Use) -> Output:
     walk, archive, folder = use.walk, use.value("archive") or [*use.operands, "-"][0], use.value("into")
     stream = use.call.stdin if archive == "-" else walk.read_file(archive)
     if "stdout" in use.modes:
-        is_plain = stream.source in (Source.NONE, Source.TEXT, Source.FILE)
-        return Output(Source.DECODED) if is_plain else stream
+        return stream if stream.source in _TELLING else Output(Source.DECODED)
     walk.access(folder or "./unpacked", Access.WRITE)
     if stream.source is Source.DOWNLOAD:
         walk.downloads[walk.full_path(folder or ".")] = stream.target
@@ -489,10 +487,12 @@ def _show_secret(use: Use, target: str) -> Output:
 
 def finish_asks_cloud(use: Use) -> Output:
     """Ask a cloud by its service and the verb behind it; what changes its users and roles grants access."""
-    words = use.operands
-    if FORMS["secret nouns"].search(" ".join(words)):
+    words, line = use.operands, " ".join(use.operands)
+    if FORMS["secret nouns"].search(line):
         return _show_secret(use, words[-1])
-    at = _place_of_verb(words, use.call.name)
+    # The verb is the second word of AWS, and of the others one of those behind the first.
+    places = [at for at, word in enumerate(words) if at and any(_has(verb, [word]) for verb in _VERBS)]
+    at = 1 if use.call.name == "aws" else [*places, -1][0]
     target = words[at + 1] if 0 <= at < len(words) - 1 else " ".join(words[:3])
     verbs = words[at : at + 1] if at >= 0 else words
     looks = _has("looks", verbs)
@@ -500,17 +500,10 @@ def finish_asks_cloud(use: Use) -> Output:
         note_settings(use.walk, use.call.arguments)
     if _has("reads-secret", verbs):
         return _show_secret(use, target)
-    is_granting = FORMS["granting nouns"].match(" ".join(words))
-    kind = "" if looks else "grants-access" if is_granting else "changes-service"
+    kind = "" if looks else "grants-access" if FORMS["granting nouns"].match(line) else "changes-service"
     if kind := next((kind for kind in _KINDS if _has(kind, verbs)), kind):
         use.walk.add(kind, target)
     return UNKNOWN_OUTPUT
-
-
-def _place_of_verb(words: list[str], program: str) -> int:
-    """Return where the verb is: the second word of AWS, and of the others one of those behind the first; or -1."""
-    are_verbs = [any(pattern.fullmatch(word.lower()) for pattern in _VERBS.values()) for word in words[1:]]
-    return 1 if program == "aws" else 1 + are_verbs.index(True) if True in are_verbs else -1
 
 
 def finish_changes_running(use: Use) -> Output:
