@@ -10,7 +10,7 @@ from lockgate.core.ruling.effects.operator_rows import kinds_of_program
 from lockgate.core.ruling.effects.own_acts import follow_processes, note_own_acts
 from lockgate.core.ruling.effects.program_io import UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs import roles, run_roles, whole_commands
-from lockgate.core.ruling.effects.programs.loaded_files import LOADS, note_loaded_files
+from lockgate.core.ruling.effects.programs.loaded_files import note_loaded_files
 from lockgate.core.ruling.effects.programs.options import plain_words, split_arguments
 from lockgate.core.ruling.effects.programs.program_rows import ALL_PROGRAMS, FORMS, WORDS, ProgramRow, find_row
 from lockgate.core.ruling.effects.programs.roles import NO_TARGET, Use, note_kind, note_loose, note_sent
@@ -57,13 +57,11 @@ def read_program(walk: Walk, call: Invocation) -> Output:
         return UNKNOWN_OUTPUT
     started = call if name == call.name else call._replace(name=name)
     note_own_acts(walk, call, name, is_known=row is not None and row.effect != "unknown")
-    output = UNKNOWN_OUTPUT
     if row is None:
         note_unknown(walk, name, of_project=of_project)
-    else:
-        output = _apply_row(walk, started, row, used)
-        if name in LOADS:
-            note_loaded_files(walk, started)
+        return follow_processes(walk, started, UNKNOWN_OUTPUT)
+    output = _apply_row(walk, started, row, used)
+    note_loaded_files(walk, started)
     return follow_processes(walk, started, output)
 
 

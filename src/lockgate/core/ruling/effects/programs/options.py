@@ -44,25 +44,24 @@ def split_arguments(
                 options.append((setting, argument[len(setting) :]))
             else:
                 words.append(argument)
-        elif argument in valued:
-            wants = argument
         elif argument == "--":
             ended = True
             options += [("--", "")] if argument in listed else []
-        elif len(argument) == 2 or argument in listed:
-            options.append((argument, ""))
-        elif argument[1] == "-" or argument.partition("=")[0] in listed:
-            name, _, value = argument.partition("=")
-            options.append((name, value))
         else:
-            wants = _split_letters(argument, valued, options, is_loose=is_loose)
+            wants = _split_option(argument, valued, listed, options, is_loose=is_loose)
     if wants:
         options.append((wants, ""))
     return options, words, []
 
 
-def _split_letters(argument: str, valued: Set[str], options: Options, *, is_loose: bool) -> str:
-    """Add joined letters, the last with what stands behind it; return one that takes the next argument, if any."""
+def _split_option(argument: str, valued: Set[str], listed: Container[str], options: Options, *, is_loose: bool) -> str:
+    """Add an option with its value, or joined letters; return the one that takes the next argument, if any."""
+    if argument in valued:
+        return argument
+    name, _, value = (argument, "", "") if len(argument) == 2 or argument in listed else argument.partition("=")
+    if len(argument) == 2 or argument[1] == "-" or name in listed:
+        options.append((name, value))
+        return ""
     letters = [f"-{letter}" for letter in argument[1:]]
     if is_loose and letters[0] not in valued:
         # Without a list of all options, what follows the first letter may be its value: `-DCMAKE_C=x`.

@@ -70,10 +70,21 @@ def find_row(name: str, arguments: list[str]) -> tuple[ProgramRow | None, int]:
     program = ALL_PROGRAMS.get(name)
     if program is None:
         return None, 0
+    if not program.longest:
+        return program.alone, 0
+    words = _command_words(arguments, program)
+    for count in range(len(words), 0, -1):
+        row = program.by_words.get(" ".join(words[:count]) if count > 1 else words[0])
+        if row is not None:
+            return row, count
+    return (program.other if words else program.alone), 0
+
+
+def _command_words(arguments: list[str], program: Program) -> list[str]:
+    """Return the first arguments that are no options, or an option that is a command itself: `pacman -S`."""
     words: list[str] = []
     skips = False
-    # The first arguments that are no options, or an option that is a command itself: `pacman -S`.
-    for argument in arguments if program.longest else ():
+    for argument in arguments:
         if skips:
             skips = False
         elif argument[:1] != "-" or (not words and argument in program.by_words):
@@ -84,11 +95,7 @@ def find_row(name: str, arguments: list[str]) -> tuple[ProgramRow | None, int]:
                     break
         elif argument in program.valued:
             skips = True
-    for count in range(len(words), 0, -1):
-        row = program.by_words.get(" ".join(words[:count]) if count > 1 else words[0])
-        if row is not None:
-            return row, count
-    return (program.other if words else program.alone), 0
+    return words
 
 
 def commands_of_program(name: str) -> Collection[str] | None:

@@ -235,20 +235,21 @@ def note_loose(walk: Walk, name: str, role: str, arguments: list[str], listed: C
     """Note what is foreign among arguments: URLs, commands, and paths outside of the project; not `listed` options."""
     before = ""
     for argument in arguments:
-        option, value = before, argument
-        before = ""
-        if argument[:1] == "-":
-            before = argument if "=" not in argument else ""
-            match = FORMS["named value"].fullmatch(argument)
-            if match is None:
-                continue
-            option, value = match[1] or match[3], match[2] or match[4] or ""
+        option, value = _option_and_value(before, argument)
+        before = argument if argument[:1] == "-" and "=" not in argument else ""
         if not value or option in listed or (role != "look" and "/" not in argument and argument[:1] != "~"):
             continue
         if "://" in value and FORMS["url"].match(value):
             _note_url(walk, name, role, value)
         elif role != "label" or argument[:2] != "//" or _is_path(walk, option, argument):
             _note_foreign(walk, role, option, value)
+
+
+def _option_and_value(before: str, argument: str) -> tuple[str, str]:
+    if argument[:1] != "-":
+        return before, argument
+    match = FORMS["named value"].fullmatch(argument)
+    return (match[1] or match[3], match[2] or match[4] or "") if match else ("", "")
 
 
 def _is_path(walk: Walk, option: str, argument: str) -> bool:

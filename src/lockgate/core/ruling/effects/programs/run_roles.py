@@ -192,13 +192,7 @@ def rest_repeated(use: Use, words: list[str]) -> Output:
         stream, words = Output(Source.TEXT, " ".join(words[at + 1 :])), words[:at]
     if not words:
         return walk.run_program(["sh"], stream) if is_parallel else stream
-    if stream.source is Source.TEXT:
-        values = stream.text.split()[:64]
-    elif stream.source is Source.NONE and stream.target:
-        # A list of files stands for the path that it was made of.
-        values = [stream.target]
-    else:
-        values = [walk.mark(UNKNOWN_OUTPUT if stream.source is Source.FILE else stream)]
+    values = _arguments_from(walk, stream)
     if is_parallel and " " in words[0]:
         return walk.read_text(" ".join(words).replace("{}", " ".join(values)))
     if replaced and replaced in " ".join(words):
@@ -208,6 +202,15 @@ def rest_repeated(use: Use, words: list[str]) -> Output:
     if words[1:] == ["-c"] and FORMS["shell"].fullmatch(words[0]):
         return walk.run_program(words[:1], stream if stream is not NO_OUTPUT else UNKNOWN_OUTPUT)
     return walk.run_program([*words, *values], NO_OUTPUT)
+
+
+def _arguments_from(walk: Walk, stream: Output) -> list[str]:
+    """Return the arguments that a stream is split into; a list of files stands for the path that it was made of."""
+    if stream.source is Source.TEXT:
+        return stream.text.split()[:64]
+    if stream.source is Source.NONE and stream.target:
+        return [stream.target]
+    return [walk.mark(UNKNOWN_OUTPUT if stream.source is Source.FILE else stream)]
 
 
 def finish_unknown(use: Use) -> Output:
@@ -270,7 +273,7 @@ def run_file(walk: Walk, path: str, arguments: list[str], language: str = "") ->
             walk.add("runs-project-task" if walk.place(path) is Place.INSIDE else "computes", walk.plain(path))
     elif stream.source in (Source.DOWNLOAD, Source.DECODED):
         run_input(walk, stream, language)
-    elif path.startswith(MARK) and path.endswith(MARK) and path.count(MARK) == 2:
+    elif re.fullmatch(rf"{MARK}[^{MARK}]+{MARK}", path):
         walk.add_unreadable()
     elif scheme := FORMS["no file"].match(path):
         # A package, or an address whose code runs at once.

@@ -61,13 +61,18 @@ def finish_fetches(use: Use) -> Output:
     for address in addresses:
         stream = ask_host(walk, address, sends=sends, whole=whole)
         plain = walk.plain(address)
-        for kind in _kinds_of_request(method, plain, {"data": [*map(walk.plain, carried)]}):
-            walk.add(kind, address, Certainty.LIKELY)
+        _note_request(use, address)
         if is_named:
             named.append((plain.split("?")[0].rstrip("/").rsplit("/", 1)[-1] or "index.html", stream))
     _save_files(use, [*named, *((out, stream) for out in outs)])
     is_printed = not named and all(out in ("-", "/dev/stdout") for out in outs) and "head" not in use.modes
     return stream if is_printed else NO_OUTPUT
+
+
+def _note_request(use: Use, address: str) -> None:
+    data = {"data": [*map(use.walk.plain, use.values.get("carry", []))]}
+    for kind in _kinds_of_request(use.value("method"), use.walk.plain(address), data):
+        use.walk.add(kind, address, Certainty.LIKELY)
 
 
 def _save_files(use: Use, files: list[tuple[str, Output]]) -> None:
@@ -100,13 +105,7 @@ def finish_transfers(use: Use) -> Output:
     _note_own_copies(use, [source for source in sources if not _machine_of(walk.plain(source))], target)
     stream = UNKNOWN_OUTPUT
     for source in sources:
-        if other := _machine_of(walk.plain(source)):
-            walk.add("asks-local" if is_local(other) else "requests", other)
-            stream = Output(Source.DOWNLOAD, target=other)
-            continue
-        read = use.call.stdin if source == "-" else walk.read_file(source)
-        if read.source in SECRETS:
-            walk.add("sends-secret" if place else "reads-secret", read.target or "environment")
+        stream = _take_source(use, source, place) or stream
     if place:
         walk.add("asks-local" if is_local(place) else "sends-data", place)
         if "delete" in use.modes and FORMS["bucket"].match(walk.plain(target)):
@@ -116,6 +115,18 @@ def finish_transfers(use: Use) -> Output:
         if "delete" in use.modes:
             walk.access(target, Access.DELETE)
     return stream if target == "-" else NO_OUTPUT
+
+
+def _take_source(use: Use, source: str, place: str) -> Output | None:
+    """Note what is sent to a place, or to this machine where it is empty; return what comes from another one."""
+    walk = use.walk
+    if other := _machine_of(walk.plain(source)):
+        walk.add("asks-local" if is_local(other) else "requests", other)
+        return Output(Source.DOWNLOAD, target=other)
+    stream = use.call.stdin if source == "-" else walk.read_file(source)
+    if stream.source in SECRETS:
+        walk.add("sends-secret" if place else "reads-secret", stream.target or "environment")
+    return None
 
 
 # Files
@@ -155,9 +166,13 @@ def _copy_one(use: Use, path: str, target: str) -> None:
         walk.add("reads-secret", stream.target)
     is_known = walk.content_of(path) is not None
     walk.copy_content(path, target, is_link=effect == "links")
+    _write_copy(walk, path, target, UNKNOWN_OUTPUT if is_known and stream.source is Source.TEXT else stream)
+
+
+def _write_copy(walk: Walk, path: str, target: str, stream: Output) -> None:
     name = path.rstrip("/").rsplit("/", 1)[-1]
     written = f"{target}/{name}" if target.endswith("/") or target in (".", "..") else target
-    if stream.source is Source.DOWNLOAD or (stream.source is Source.TEXT and not is_known):
+    if stream.source in (Source.DOWNLOAD, Source.TEXT):
         walk.write_file(written, stream)
         if stream.source is Source.DOWNLOAD:
             walk.downloads[f"{walk.full_path(target)}/{name}"] = stream.target
@@ -490,9 +505,7 @@ def finish_asks_cloud(use: Use) -> Output:
     words, line = use.operands, " ".join(use.operands)
     if FORMS["secret nouns"].search(line):
         return _show_secret(use, words[-1])
-    # The verb is the second word of AWS, and of the others one of those behind the first.
-    places = [at for at, word in enumerate(words) if at and any(_has(verb, [word]) for verb in _VERBS)]
-    at = 1 if use.call.name == "aws" else [*places, -1][0]
+    at = _place_of_verb(words, use.call.name)
     target = words[at + 1] if 0 <= at < len(words) - 1 else " ".join(words[:3])
     verbs = words[at : at + 1] if at >= 0 else words
     looks = _has("looks", verbs)
@@ -504,6 +517,12 @@ def finish_asks_cloud(use: Use) -> Output:
     if kind := next((kind for kind in _KINDS if _has(kind, verbs)), kind):
         use.walk.add(kind, target)
     return UNKNOWN_OUTPUT
+
+
+def _place_of_verb(words: list[str], program: str) -> int:
+    """Return where the verb is: the second word of AWS, and of the others one of those behind the first; or -1."""
+    are_verbs = [any(pattern.fullmatch(word.lower()) for pattern in _VERBS.values()) for word in words[1:]]
+    return 1 if program == "aws" else 1 + are_verbs.index(True) if True in are_verbs else -1
 
 
 def finish_changes_running(use: Use) -> Output:
