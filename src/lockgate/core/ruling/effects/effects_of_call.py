@@ -69,6 +69,7 @@ _MAX_TARGET = 200
 _LENGTHS = range(1, _MAX_TARGET + 1)
 _MAX_TARGETS = 40
 _RUNS = WORDS["runs"]
+_CLOUDS = WORDS["verb first"] | WORDS["verb last"]
 # Sets of kinds that are treated alike, by what is alike in them.
 _KINDS = read_words("sets of kinds", "set")
 _OTHER_SEEDS = frozenset("read write glob grep web_fetch".split())
@@ -278,6 +279,9 @@ def _read_as_command(use: _Use, command: ToolCommand, effects: list[Effect]) -> 
 
 def _says_more(command: ToolCommand, name: ToolName, gravest: int, by_name: int) -> bool:
     """Return whether a command may say more than the name; one that has not been told what to work on says nothing."""
+    if gravest is Severity.LOOKS and not (command.is_known or command.line.split(" ")[0] in _CLOUDS):
+        # A program that looks where no row has its words: `mysql admin`. A cloud's say it by their verb.
+        return False
     if gravest < Severity.REACHES_OUT and name.has("works here" if gravest else "acts on something"):
         return False
     return command.is_known or name.kind == "unknown-act" or gravest > by_name
@@ -290,7 +294,10 @@ def _read_run(use: _Use, lines: Sequence[Leaf]) -> list[Effect] | None:
     """Return what a shell, an interpreter or a database runs; None for a tool that is none of these."""
     name, leaves = use.name, use.leaves
     if name.common == "bash" or (lines and (name.kind in _KINDS["only run"] or name.has("shell"))):
-        return _read_commands(use, lines)
+        effects = _read_commands(use, lines)
+        # What looks may be a word of an argument (`Cmd: ["sleep"]`), and the name or what is stated says more.
+        if name.common == "bash" or name.verb in _RUNS or _gravest(effects) > Severity.LOOKS:
+            return effects
     if name.has("code") and (name.verb in _RUNS or not name.verb) and (code := _read_values(use, "code")):
         return code
     is_database = name.has("database") or any("sql" in name_parts(leaf.argument) for leaf in leaves)

@@ -31,7 +31,7 @@ _MAX_SETTING_TEXT, _MAX_DOCUMENT = 200, 16_000
 # Python refuses to print integers of thousands of digits; no setting is that long.
 _MAX_SETTING_BITS = 64
 _CACHED_ARGUMENTS = 4096
-_PAIR = re.compile(r"([\w.-]{2,40})[\"']?\s*[=:]\s*[\"']?([\w-]{1,20})")
+_PAIR = re.compile(r"([\w.-]{2,40})[\"']?[ \t]*[=:][ \t]*[\"']?([\w-]{1,20})")
 # `env:*` and `alertname=~".+"` state what stands last in them.
 _LAST_WORD = re.compile(r"[^=:~\"' ]+$")
 _STATED, _SEPARATORS, _MOST_STATED = re.compile(r"[^\W\d_][\w./:-]{1,59}"), str.maketrans("./:-", "____"), 4
