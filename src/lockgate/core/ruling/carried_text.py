@@ -214,7 +214,7 @@ def hashes_to_look_up(
     passages: set[int] = set()
     for index in context.analyse(content)[1]:
         if shared := words.intersection(index.words):
-            passages.update(print.hash for print in _shingles(split_words(index.prepared), shared))
+            passages.update(each.hash for each in _shingles(split_words(index.prepared), shared))
             hashes.update((_hash(value), None) for value in _find_values(index.prepared))
     return [*hashes, *sorted(passages)][:_MAX_LOOKED_UP]
 

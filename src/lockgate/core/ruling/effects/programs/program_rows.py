@@ -24,7 +24,7 @@ LOOSE = frozenset("look task text site label".split())
 WORDS = {name: frozenset(words.split()) for name, words in read_table(PACKAGE, TABLE, "words", ("list", "words"))}
 # Roles that take all that follows: a program that is started, a script with its arguments.
 TAKES_REST = frozenset(
-    "program project-program package-program container-program docker-program elsewhere words"
+    "program tool-program project-program package-program container-program docker-program elsewhere words"
     " root environment script repeated".split()
 )
 

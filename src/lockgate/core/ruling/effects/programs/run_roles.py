@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.activity import WRITES
@@ -22,7 +23,7 @@ from lockgate.core.ruling.effects.program_io import (
     Source,
 )
 from lockgate.core.ruling.effects.programs.loaded_files import language_of
-from lockgate.core.ruling.effects.programs.options import has_option, host_of, plain_words
+from lockgate.core.ruling.effects.programs.options import has_option, host_of, plain_words, program_after
 from lockgate.core.ruling.effects.programs.packages import (
     is_known,
     note_package,
@@ -31,7 +32,7 @@ from lockgate.core.ruling.effects.programs.packages import (
     without_alias,
 )
 from lockgate.core.ruling.effects.programs.program_rows import FORMS, WORDS, find_row, is_task
-from lockgate.core.ruling.effects.programs.roles import Use, note_loose, note_sent
+from lockgate.core.ruling.effects.programs.roles import Use, note_loose, note_sent, role_if
 from lockgate.core.ruling.effects.programs.variables import note_variable, run_command
 from lockgate.core.ruling.effects.project import Place
 
@@ -96,6 +97,17 @@ def rest_program(use: Use, words: list[str]) -> Output:
     elif use.detail:
         use.walk.add(use.detail, use.call.name)
     return use.walk.run_program(words, use.call.stdin) if words else use.output
+
+
+def rest_tool_program(use: Use, words: list[str]) -> Output:
+    """A program behind `--`, or behind words with `@`: tools that it gets, which the pattern behind the dot reads."""
+    before, tools = use.call.arguments[: -len(words)] if words else [], list[str]()
+    if "--" not in before:
+        tools = words[: words.index("--")] if "--" in words else [*takewhile(lambda word: "@" in word, words)]
+    for tool in tools:
+        role_if(use, tool)
+    use.detail = ""
+    return rest_program(use, program_after(words[len(tools) :], frozenset()))
 
 
 def _take_assignments(walk: Walk, words: list[str]) -> list[str]:
