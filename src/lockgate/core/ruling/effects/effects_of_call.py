@@ -293,10 +293,12 @@ def _says_more(command: ToolCommand, name: ToolName, gravest: int, by_name: int)
 def _read_run(use: _Use, lines: Sequence[Leaf]) -> list[Effect] | None:
     """Return what a shell, an interpreter or a database runs; None for a tool that is none of these."""
     name, leaves = use.name, use.leaves
-    if name.common == "bash" or (lines and (name.kind in _KINDS["only run"] or name.has("shell"))):
+    if name.common == "bash":
+        return _read_commands(use, lines)
+    if lines and (name.kind in _KINDS["only run"] or name.has("shell")):
         effects = _read_commands(use, lines)
         # What looks may be a word of an argument (`Cmd: ["sleep"]`), and the name or what is stated says more.
-        if name.common == "bash" or name.verb in _RUNS or _gravest(effects) > Severity.LOOKS:
+        if name.verb in _RUNS or _gravest(effects) > Severity.LOOKS:
             return effects
     if name.has("code") and (name.verb in _RUNS or not name.verb) and (code := _read_values(use, "code")):
         return code

@@ -250,12 +250,20 @@ def rest_request(tool: str, leaves: Sequence[Leaf]) -> tuple[str, Leaf] | None:
     routes = [(leaf, leaf.text.split(" ", 1)) for leaf in leaves if " /" in leaf.text[:8]]
     pairs = [(parts[0], Leaf(leaf.argument, parts[1])) for leaf, parts in routes if parts[0] in METHODS]
     if method := next(filter(METHODS.__contains__, stated), ""):
-        pairs += [(method, leaf) for leaf in leaves if "address" in roles_of(leaf.argument)]
+        pairs += [(method, leaf) for leaf in _addresses(leaves)]
     for method, address in pairs:
         if _ADDRESS.match(address.text):
             name = name_of_request(method, address.text)
             return (name, address) if name else None
     return None
+
+
+def _addresses(leaves: Sequence[Leaf]) -> list[Leaf]:
+    """Return the addresses among the values; a host and a path in two arguments are one."""
+    addresses = [leaf for leaf in leaves if "address" in roles_of(leaf.argument)]
+    base = next((leaf.text.rstrip("/") for leaf in addresses if leaf.text.rstrip("/").count("/") == 2), "")
+    joined = [Leaf(leaf.argument, base + leaf.text) for leaf in addresses if base and leaf.text[:1] == "/"]
+    return joined or addresses
 
 
 def name_of_request(method: str, address: str) -> str:
