@@ -279,8 +279,9 @@ def _read_as_command(use: _Use, command: ToolCommand, effects: list[Effect]) -> 
 
 def _says_more(command: ToolCommand, name: ToolName, gravest: int, by_name: int) -> bool:
     """Return whether a command may say more than the name; one that has not been told what to work on says nothing."""
-    if gravest is Severity.LOOKS and not (command.is_known or command.line.split(" ")[0] in _CLOUDS):
-        # A program that looks where no row has its words: `mysql admin`. A cloud's say it by their verb.
+    is_whole = command.is_known or len(name.words) < 2 or command.line.split(" ")[0] in _CLOUDS
+    if gravest is Severity.LOOKS and not is_whole:
+        # A program that looks where no row has the tool's other words: `mysql admin`. A cloud's say it by their verb.
         return False
     if gravest < Severity.REACHES_OUT and name.has("works here" if gravest else "acts on something"):
         return False
@@ -297,7 +298,7 @@ def _read_run(use: _Use, lines: Sequence[Leaf]) -> list[Effect] | None:
         return _read_commands(use, lines)
     if lines and (name.kind in _KINDS["only run"] or name.has("shell")):
         effects = _read_commands(use, lines)
-        # What looks may be a word of an argument (`Cmd: ["sleep"]`), and the name or what is stated says more.
+        # What looks may be a word of an argument (`Cmd: ["sleep"]`); the name says more.
         if name.verb in _RUNS or _gravest(effects) > Severity.LOOKS:
             return effects
     if name.has("code") and (name.verb in _RUNS or not name.verb) and (code := _read_values(use, "code")):

@@ -34,7 +34,7 @@ _CACHED_ARGUMENTS = 4096
 _PAIR = re.compile(r"([\w.-]{2,40})[\"']?[ \t]*[=:][ \t]*[\"']?([\w-]{1,20})")
 # `env:*` and `alertname=~".+"` state what stands last in them.
 _LAST_WORD = re.compile(r"[^=:~\"' ]+$")
-_STATED, _SEPARATORS, _MOST_STATED = re.compile(r"[^\W\d_][\w./:-]{1,59}"), str.maketrans("./:-", "____"), 4
+_STATED, _SEPARATORS, _MOST_STATED = re.compile(r"(?!\w+://)[^\W\d_][\w./:-]{1,59}"), str.maketrans("./:-", "____"), 4
 _MUTATION = re.compile(r"\s*mutation\b[^{]{0,400}\{\s*(?:\w{1,60}\s*:\s*)?(\w{2,60})")
 METHODS = frozenset("GET POST PUT PATCH DELETE HEAD OPTIONS".split())
 

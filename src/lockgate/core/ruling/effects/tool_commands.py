@@ -244,8 +244,7 @@ def rest_request(tool: str, leaves: Sequence[Leaf]) -> tuple[str, Leaf] | None:
     """Return a REST request as a tool's name, as `name_of_request` writes it, and its address."""
     stated = [leaf.text.upper() for leaf in leaves if leaf.text in METHODS or "method" in roles_of(leaf.argument)]
     # Of a tool by the name of the protocol the method may be a word of the name.
-    words = tool_words(tool)
-    stated += map(str.upper, words) if not WORDS["protocol"].isdisjoint(words) else ()
+    stated += map(str.upper, words) if not WORDS["protocol"].isdisjoint(words := tool_words(tool)) else ()
     # Method and path may be one text: `DELETE /repos/{owner}/{repo}`.
     routes = [(leaf, leaf.text.split(" ", 1)) for leaf in leaves if " /" in leaf.text[:8]]
     pairs = [(parts[0], Leaf(leaf.argument, parts[1])) for leaf, parts in routes if parts[0] in METHODS]
@@ -261,9 +260,9 @@ def rest_request(tool: str, leaves: Sequence[Leaf]) -> tuple[str, Leaf] | None:
 def _addresses(leaves: Sequence[Leaf]) -> list[Leaf]:
     """Return the addresses among the values; a host and a path in two arguments are one."""
     addresses = [leaf for leaf in leaves if "address" in roles_of(leaf.argument)]
-    base = next((leaf.text.rstrip("/") for leaf in addresses if leaf.text.rstrip("/").count("/") == 2), "")
-    joined = [Leaf(leaf.argument, base + leaf.text) for leaf in addresses if base and leaf.text[:1] == "/"]
-    return joined or addresses
+    texts = [leaf.text.rstrip("/") for leaf in addresses]
+    base = next((text for text in texts if "://" in text and text.count("/") == 2), "")
+    return [Leaf(leaf.argument, base + leaf.text) for leaf in addresses if base and leaf.text[:1] == "/"] or addresses
 
 
 def name_of_request(method: str, address: str) -> str:
