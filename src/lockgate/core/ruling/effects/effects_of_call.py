@@ -66,10 +66,8 @@ from lockgate.core.ruling.tool_risk import WORDS, ToolName, kind_by_annotations,
 MAX_EFFECTS = 32
 MAX_LEAVES_READ = 1000
 _MAX_TARGET = 200
-_LENGTHS = range(1, _MAX_TARGET + 1)
 _MAX_TARGETS = 40
 _RUNS = WORDS["runs"]
-_CLOUDS = WORDS["verb first"] | WORDS["verb last"]
 # Sets of kinds that are treated alike, by what is alike in them.
 _KINDS = read_words("sets of kinds", "set")
 _OTHER_SEEDS = frozenset("read write glob grep web_fetch".split())
@@ -279,7 +277,7 @@ def _read_as_command(use: _Use, command: ToolCommand, effects: list[Effect]) -> 
 
 def _says_more(command: ToolCommand, name: ToolName, gravest: int, by_name: int) -> bool:
     """Return whether a command may say more than the name; one that has not been told what to work on says nothing."""
-    is_whole = command.is_known or len(name.words) < 2 or command.line.split(" ")[0] in _CLOUDS
+    is_whole = command.is_known or len(name.words) < 2 or command.line.split(" ")[0] in WORDS["cloud"]
     if gravest is Severity.LOOKS and not is_whole:
         # A program that looks where no row has the tool's other words: `mysql admin`. A cloud's say it by their verb.
         return False
@@ -413,7 +411,9 @@ def _read_page_act(use: _Use, hosts: Sequence[tuple[str, Leaf]]) -> list[Effect]
 def _read_service_tool(use: _Use) -> list[Effect]:
     """Return what a tool does by its name, or by its name with what its arguments state where that is as grave."""
     name, is_open = use.name, use.name.kind in OPEN_KINDS
-    stated = stated_name(name, use.call.tool, use.leaves) if name.kind in _KINDS["leave open"] else None
+    # A verb that is a thing says little: `backup_manager`.
+    is_stated = name.kind in _KINDS["leave open"] or name.verb in WORDS["acting noun"]
+    stated = stated_name(name, use.call.tool, use.leaves) if is_stated else None
     if stated is None or stated.kind in ("looks", "unknown-act"):
         return _read_acts(use, name, name)
     is_main = is_open and KINDS[stated.kind].severity >= KINDS[name.kind].severity
@@ -541,7 +541,7 @@ def _targets_of(leaf: Leaf, role: str) -> Sequence[Seen]:
     shaped = find_addresses_by_shape(leaf.text) if is_meant or not is_text else []
     if shaped and not is_text:
         return shaped
-    if len(text) not in _LENGTHS or "\n" in text:
+    if not 0 < len(text) <= _MAX_TARGET or "\n" in text:
         return []
     if sink_from_argument(leaf.argument) == "url" and (host := host_from_value(text)):
         return [Seen(Shape.HOST, host, 0, len(leaf.text))]

@@ -176,7 +176,7 @@ def stated_name(name: ToolName, tool: str, leaves: Sequence[Leaf]) -> ToolName |
     if not verbs:
         return read_tool_name("_".join((*stated, split_server(tool)[1]))[:MAX_NAME])
     words = name.words.union(*(reading.words for reading in readings))
-    verb, act = gravest_act(verbs, words - {name.verb})
+    verb, act = gravest_act(verbs, words)
     return name._replace(words=words, verb=verb, kind=act.kind, role=act.role)
 
 

@@ -191,7 +191,7 @@ def _place_arguments(
     used = frozenset(map(_normal, (head.program, *head.words, *"-".join(head.words).split("-"))))
     # `--package` is an option of `cargo add` too, and what is added may be called so.
     installs = not WORDS["installs"].isdisjoint(head.words)
-    is_cloud = head.program in WORDS["verb first"] | WORDS["verb last"]
+    is_cloud = head.program in WORDS["cloud"]
     options, operands = list[str](), list[str]()
     for key, value in given:
         rank, option, is_text = _rank(key), _option(key), _is_text(key, value)
@@ -260,9 +260,9 @@ def rest_request(tool: str, leaves: Sequence[Leaf]) -> tuple[str, Leaf] | None:
 def _addresses(leaves: Sequence[Leaf]) -> list[Leaf]:
     """Return the addresses among the values; a host and a path in two arguments are one."""
     addresses = [leaf for leaf in leaves if "address" in roles_of(leaf.argument)]
-    texts = [leaf.text.rstrip("/") for leaf in addresses]
-    base = next((text for text in texts if "://" in text and text.count("/") == 2), "")
-    return [Leaf(leaf.argument, base + leaf.text) for leaf in addresses if base and leaf.text[:1] == "/"] or addresses
+    hosts = [text for leaf in addresses if "://" in (text := leaf.text.rstrip("/")) and text.count("/") == 2]
+    paths = [leaf for leaf in addresses if hosts and leaf.text[:1] == "/"]
+    return [Leaf(leaf.argument, hosts[0] + leaf.text) for leaf in paths] or addresses
 
 
 def name_of_request(method: str, address: str) -> str:
