@@ -115,7 +115,7 @@ def _note_acts(walk: Walk, call: Invocation, words: list[str]) -> None:
         if not given.search(line):
             continue
         if act in OWN_KINDS:
-            if what == "-" or _is_judge(walk.project, what, name):
+            if what == "-" or _is_judge(walk.project, what, name, words):
                 walk.add(act, f"{name} {' '.join(words)}"[:100])
             continue
         is_here = here != "-" and not has_option(words, *here.split())
@@ -124,10 +124,18 @@ def _note_acts(walk: Walk, call: Invocation, words: list[str]) -> None:
             walk.note_own(path, Access(act.split()[0]), below="one" not in act)
 
 
-def _is_judge(project: Project, what: str, program: str) -> bool:
-    """Return whether a judge is what a row says: a server on this machine, or this program."""
-    is_program = any(program in re.split(r"[/\\]", path.lower()) for path in project.own_folders)
-    return bool(project.judge_servers) if what == "server" else is_program
+def _is_judge(project: Project, what: str, program: str, words: list[str]) -> bool:
+    """Return whether a judge is what a row says: this program, a server on this machine, or a model that is named."""
+    if what == "judge":
+        return any(program in re.split(r"[/\\]", path.lower()) for path in project.own_folders)
+    models = {_last_name(judge) for names in project.judge_servers.values() for judge in names}
+    named = plain_words(words)[1:] if what == "model" else []
+    # A name that is not known may be any model, and a command without one means all.
+    return bool(models) and (not named or any("$" in word or _last_name(word) in models for word in named))
+
+
+def _last_name(model: str) -> str:
+    return model.lower().rpartition("/")[2].removesuffix(":latest")
 
 
 # 1. Paths
