@@ -284,6 +284,7 @@ _CLASSES = {
     ord(ch): "u" if ch.isupper() else "l" if ch.islower() else "d" for ch in map(chr, range(128)) if ch.isalnum()
 }
 _SIGNS = str.maketrans("", "", "+/_=-")
+_DOUBLED = str.maketrans("0123456789", "0246813579")
 
 
 def _is_random(run: str) -> bool:
@@ -483,8 +484,7 @@ def _is_mailbox(match: re.Match[str], _: str) -> bool:
 def is_luhn_valid(digits: str) -> bool:
     """Return whether digits pass the check of card numbers and of some national numbers."""
     turned = digits[::-1]
-    doubled = turned[1::2].translate(str.maketrans("0123456789", "0246813579"))
-    return (sum(map(int, turned[::2])) + sum(map(int, doubled))) % 10 == 0
+    return (sum(map(int, turned[::2])) + sum(map(int, turned[1::2].translate(_DOUBLED)))) % 10 == 0
 
 
 def _weigh(number: str, weights: Iterable[int]) -> int:
