@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from itertools import count
 from urllib.parse import urlsplit
 
 import pytest
@@ -79,7 +78,7 @@ def test_every_finding_is_one_that_no_model_may_clear() -> None:
 
 def test_a_reading_is_named() -> None:
     (found,) = find_crossings(border_from_scope("lab.example"), [Leaf("note", "http%3A%2F%2Fevil.com")])
-    assert (found.reading, found.start) == ("decoded", 0)
+    assert (found.reading, found.start) == ("percent", 0)
 
 
 def test_a_control_character_in_an_address_stays_out_of_the_finding() -> None:
@@ -114,11 +113,10 @@ UNITS = (
 
 @pytest.mark.parametrize("unit", UNITS.split("|"))
 def test_hostile_texts_take_time_in_proportion(unit: str) -> None:
-    edge, numbers = border_from_scope(LAB), count()
+    edge = border_from_scope(LAB)
 
     def read(size: int) -> None:
-        # Short texts that were read before are kept for a while.
-        find_crossings(edge, [Leaf("command", f"{next(numbers)} {unit * size}"[:size])])
+        find_crossings(edge, [Leaf("command", (unit * size)[:size])])
 
     # A thirtieth of the text: a quadratic reader would need a nine-hundredth of the time.
     assert takes_at_most_times(100, lambda: read(12_000), lambda: read(400), floor_s=0)
@@ -167,8 +165,6 @@ http://target­.example
 http://%65vil.com/
 http://2130706433/
 http://0x7f000001/
-http://0x0a010203/
-http://167838211/
 http://0177.0.0.1
 http://127.1
 http://012.1.0.1/
@@ -257,6 +253,8 @@ http://a.lab.example:8080/x
 https://a.b.lab.example
 http://10.1.2.3/
 http://10.1.2.3:8080/x
+http://0x0a010203/
+http://167838211/
 http://[2001:db8::5]:80/
 http://[::ffff:10.1.2.3]/
 https://app.example/shop
@@ -317,8 +315,8 @@ def test_what_is_inside_is_let_be(text: str) -> None:
         ("host", "evil"),
         ("target", "localhost"),
         ("message", "Open localhost:8080/admin now"),
-        ("headers", "Host: evil.com"),
-        ("command", "curl -H 'Host: evil.com' http://target.example/"),
+        ("headers", "Host: db"),
+        ("command", "curl -H 'Host: db' http://target.example/"),
         ("command", "ssh localhost"),
         ("host", "evil.com"),
         ("hosts[0]", "evil.com"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from ipaddress import ip_network
+from ipaddress import ip_address
 
 import pytest
 
@@ -17,42 +17,42 @@ from lockgate.core.ruling.scope.machines import (
     FILE_OR_DOMAIN_ENDINGS,
     PRIVATE_DOMAINS,
     TOP_LEVEL_DOMAINS,
+    AddressRange,
     host_and_port,
     is_host_like,
-    machine_from_host,
+    machines_from_host,
 )
+
+
+def machine(written: str) -> AddressRange:
+    return AddressRange(ip_address(written), ip_address(written))
 
 
 @pytest.mark.parametrize(
-    ("written", "machine"),
+    ("written", "machines"),
     [
-        ("Lab.Example.", "lab.example"),
-        ("b\u00fccher.example", "xn--bcher-kva.example"),
-        ("[::ffff:10.0.0.1]", ip_network("10.0.0.1")),
-        ("[2001:db8::1]", ip_network("2001:db8::1")),
-        ("[::1]", ip_network("127.0.0.1")),
-        ("localhost", ip_network("127.0.0.1")),
-        ("10.0.0.0/8", ip_network("10.0.0.0/8")),
-        ("10.0.7.1-20", ip_network("10.0.7.0/24")),
-        # Another machine to some programs than to others, or no host at all.
-        ("%6cab.example", None),
-        ("\uff45xample.com", None),
-        ("010.0.0.1", None),
-        ("127.1", None),
-        ("0x7f000001", None),
-        ("2130706433", None),
-        ("10.0.0.1-10.0.0.9", None),
-        ("256.0.0.1", None),
-        ("09.0.0.1", None),
-        ("a..b", None),
-        ("a b.example", None),
-        ("[::x]", None),
-        ("", None),
-        ("a" * 2000, None),
+        ("Lab.Example.", {"lab.example"}),
+        ("b\u00fccher.example", {"xn--bcher-kva.example"}),
+        ("%6cab.example", {"lab.example"}),
+        ("\uff45xample.com", {"example.com", "xn--xample-hy68a.com"}),
+        # 8.0.0.1 to some programs, 10.0.0.1 to others.
+        ("010.0.0.1", set()),
+        ("127.1", {machine("127.0.0.1")}),
+        ("0x7f000001", {machine("127.0.0.1")}),
+        ("2130706433", {machine("127.0.0.1")}),
+        ("[::ffff:10.0.0.1]", {machine("10.0.0.1")}),
+        ("[::1]", {machine("::1")}),
+        ("256.0.0.1", set()),
+        ("09.0.0.1", set()),
+        ("a..b", set()),
+        ("a b.example", set()),
+        ("[::x]", set()),
+        ("", set()),
+        ("a" * 2000, set()),
     ],
 )
-def test_the_machine_that_every_program_takes_a_host_for(written: str, machine: object) -> None:
-    assert machine_from_host(written) == machine
+def test_everything_a_program_could_take_a_host_for(written: str, machines: set[object]) -> None:
+    assert machines_from_host(written) == machines
 
 
 @pytest.mark.parametrize(
