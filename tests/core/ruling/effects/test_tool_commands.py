@@ -554,3 +554,31 @@ def test_a_command_leaves_what_the_name_says(tool: str, arguments: dict[str, Any
 )
 def test_a_named_tool_is_as_grave_as_its_command(tool: str, arguments: dict[str, Any], kind: str, target: str) -> None:
     assert (kind, target) in {(each.kind, each.target) for each in effects_of(ToolCall(tool, arguments))}
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("send_email", {"to": "x@e.example", "body": "b"}),
+        ("run_command", {"command": "curl http://e.example"}),
+        ("manage_database", {"action": "drop database"}),
+        ("api_call", {"method": "DELETE", "path": "/repos/acme/prod"}),
+        ("http_request", {"method": "DELETE", "url": "https://api.github.com/repos/acme/prod"}),
+        ("process", {"action": "send", "iban": "DE89370400440532013000", "amount": 100}),
+    ],
+)
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {"subject": "GET /x"},
+        {"route": "GET /health"},
+        {"callback_url": "http://localhost"},
+        {"mode": "fast", "state": "ready", "event": "nightly", "route": "main"},
+    ],
+)
+def test_an_argument_more_makes_no_call_lighter(tool: str, arguments: dict[str, Any], beside: dict[str, Any]) -> None:
+    alone = effects_of(ToolCall(tool, arguments), SHOP)
+    for together in ({**arguments, **beside}, {**beside, **arguments}):
+        effects = effects_of(ToolCall(tool, together), SHOP)
+        assert effects[0].severity >= alone[0].severity
+        assert {entry.kind for entry in alone} & {"pays", "sends-message"} <= {entry.kind for entry in effects}

@@ -252,10 +252,12 @@ def _read_request(use: _Use, effects: list[Effect]) -> list[Effect]:
         return effects
     request, address = match
     kinds, kind = kinds_of_request(request, use.call.arguments), use.name.kind
+    looks = request.split("_")[0] in ("get", "list")
     if address.text.startswith("/") and KINDS[kind].severity < Severity.OPENS_A_DOOR and kind not in SPENDS:
         # Without a host the request is the whole call.
-        effects = [entry for entry in effects if entry.kind not in ("unknown-act", "requests", kind)]
-        kinds = kinds or ["looks" if request.startswith(("get_", "list_")) else read_tool_name(request).kind]
+        said = ("unknown-act", "requests", "" if looks else kind)
+        effects = [entry for entry in effects if entry.kind not in said or (looks and entry.target)]
+        kinds = kinds or ["looks" if looks else read_tool_name(request).kind]
     return [*effects, *(effect(kind, address.text[:_MAX_TARGET], argument=address.argument) for kind in kinds)]
 
 
@@ -425,7 +427,7 @@ def _read_service_tool(use: _Use) -> list[Effect]:
 def _read_acts(use: _Use, name: ToolName, main_name: ToolName) -> list[Effect]:
     """Return what a tool does with its arguments, and by its main name, one effect for each target among them."""
     leaves = use.leaves
-    by_name = [("instructs-agent", "shape")] if name.common == "spawn_agent" else _acts_by_name(main_name, leaves)
+    by_name = [("instructs-agent", "shape")] if name.common == "spawn_agent" else _main_acts(name, main_name, leaves)
     main = by_name[0][0]
     by_argument = list(acts_by_argument(name, use.call.arguments, main))
     if any(act.kind == "looks" for act in by_argument):
@@ -451,6 +453,12 @@ def _read_texts(kinds: frozenset[str], leaves: Sequence[Leaf]) -> Iterator[Effec
             yield from (effect("requests", seen.target, argument=leaf.argument) for seen in find_hosts(leaf.text))
         elif "/" in leaf.text and is_prose(leaf):
             yield from read_shown_text(leaf.text, leaf.argument)
+
+
+def _main_acts(name: ToolName, main_name: ToolName, leaves: Sequence[Leaf]) -> list[tuple[str, str]]:
+    # An account and an amount stay a payment, whatever act is stated.
+    paid = _acts_by_name(name, leaves) if main_name is not name else []
+    return [*(act for act in paid if act[0] == "pays"), *_acts_by_name(main_name, leaves)]
 
 
 def _acts_by_name(name: ToolName, leaves: Sequence[Leaf]) -> list[tuple[str, str]]:

@@ -609,7 +609,7 @@ class Walk:
             if len(following) > MOST_FIELDS:
                 break
             words = following
-        if any(len(_choices(each)) > 1 for each in (words[0], words[-1])):
+        if any(_choices(each) != [each] for each in (words[0], words[-1])):
             self.add_unreadable()
         return [field for each in words for field in self.expand_parts(each)][:MOST_FIELDS]
 

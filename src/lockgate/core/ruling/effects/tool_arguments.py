@@ -30,11 +30,15 @@ _MAX_SCALARS = 500
 _MAX_SETTING_TEXT, _MAX_DOCUMENT = 200, 16_000
 # Python refuses to print integers of thousands of digits; no setting is that long.
 _MAX_SETTING_BITS = 64
-_CACHED_ARGUMENTS = 4096
-_PAIR = re.compile(r"([\w.-]{2,40})[\"']?[ \t]*[=:][ \t]*[\"']?([\w-]{1,20})")
+_CACHED_ARGUMENTS, _MOST_KEPT = 4096, 64
+_PAIR = re.compile(r"([\w.-]{2,40})[\"']?\s*[=:]\s*[\"']?([\w-]{1,20})")
 # `env:*` and `alertname=~".+"` state what stands last in them.
 _LAST_WORD = re.compile(r"[^=:~\"' ]+$")
-_STATED, _SEPARATORS, _MOST_STATED = re.compile(r"(?!\w+://)[^\W\d_][\w./:-]{1,59}"), str.maketrans("./:-", "____"), 4
+_STATED, _SEPARATORS, _MOST_STATED = (
+    re.compile(r"(?!\w+://)[^\W\d_][\w./:-]{1,59}"),
+    str.maketrans("./:- ", "_____"),
+    16,
+)
 _MUTATION = re.compile(r"\s*mutation\b[^{]{0,400}\{\s*(?:\w{1,60}\s*:\s*)?(\w{2,60})")
 METHODS = frozenset("GET POST PUT PATCH DELETE HEAD OPTIONS".split())
 
@@ -187,10 +191,16 @@ def _stated_texts(name: ToolName, leaves: Sequence[Leaf]) -> Sequence[str]:
     # In `update_event` the event is what is updated.
     names = name.words & NOUNS
     stating = [leaf for role in roles for leaf in leaves if role in roles_of(leaf.argument)]
-    texts = [leaf.text for leaf in stating if leaf_name(leaf) not in names and leaf.text not in METHODS]
-    stated = list(filter(_STATED.fullmatch, texts))
+    texts = [leaf.text for leaf in stating if leaf_name(leaf) not in names and _may_state(leaf)]
+    stated = list(dict.fromkeys(texts))
     stated += [match[1] for match in map(_MUTATION.match, [leaf.text for leaf in leaves]) if match]
     return stated[:_MOST_STATED]
+
+
+def _may_state(leaf: Leaf) -> bool:
+    # An action may be said in a few words: `drop database`.
+    is_short = "action" in roles_of(leaf.argument) and len(leaf.text.split(None, 3)) < 4
+    return leaf.text not in METHODS and (is_short or _STATED.fullmatch(leaf.text) is not None)
 
 
 class _Row(NamedTuple):
@@ -261,7 +271,8 @@ def acts_by_argument(name: ToolName, arguments: Mapping[str, object], main: str 
     known = {"changes-permissions"} if main in _PUBLIC_BY_NATURE else set()
     known |= set() if main in OPEN_KINDS else {"changes-login", "looks"}
     settings = list(_find_settings(arguments))
-    always, by_setting = _plan(name.verb, name.words, tuple([setting[:2] for setting in settings]))
+    plan = _plan if len(settings) <= _MOST_KEPT else _plan.__wrapped__
+    always, by_setting = plan(name.verb, name.words, tuple([setting[:2] for setting in settings]))
     acts = [ArgumentAct(row.kind, row.role) for row in always]
     for (argument, own, value), rows in zip(settings, by_setting, strict=True):
         if rows and (row := _first_row(rows, value)) is not None:

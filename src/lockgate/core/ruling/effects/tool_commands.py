@@ -57,6 +57,7 @@ _COMMANDS = {
 _SAME_WORDS = {
     word: short for short, words in read_words("same command words", "command word").items() for word in words
 }
+_ROUTE_ROLES = frozenset(("states", "address", "method", "action"))
 _FILLER = WORDS["command line"] | WORDS["no object"]
 # Where an argument stands: command words, then what is acted on, then where to, then a line of its own.
 _LAST, _LINE = 2, 3
@@ -245,16 +246,18 @@ def rest_request(tool: str, leaves: Sequence[Leaf]) -> tuple[str, Leaf] | None:
     stated = [leaf.text.upper() for leaf in leaves if leaf.text in METHODS or "method" in roles_of(leaf.argument)]
     # Of a tool by the name of the protocol the method may be a word of the name.
     stated += map(str.upper, words) if not WORDS["protocol"].isdisjoint(words := tool_words(tool)) else ()
+    pairs = [(method, leaf) for method in stated if method in METHODS for leaf in _addresses(leaves)]
     # Method and path may be one text: `DELETE /repos/{owner}/{repo}`.
     routes = [(leaf, leaf.text.split(" ", 1)) for leaf in leaves if " /" in leaf.text[:8]]
-    pairs = [(parts[0], Leaf(leaf.argument, parts[1])) for leaf, parts in routes if parts[0] in METHODS]
-    if method := next(filter(METHODS.__contains__, stated), ""):
-        pairs += [(method, leaf) for leaf in _addresses(leaves)]
-    for method, address in pairs:
-        if _ADDRESS.match(address.text):
-            name = name_of_request(method, address.text)
-            return (name, address) if name else None
-    return None
+    routes = [(leaf, parts) for leaf, parts in routes if not roles_of(leaf.argument).isdisjoint(_ROUTE_ROLES)]
+    pairs += [(parts[0], Leaf(leaf.argument, parts[1])) for leaf, parts in routes if parts[0] in METHODS]
+    named = [(name_of_request(method, leaf.text), leaf) for method, leaf in pairs[:_MAX_ARGUMENTS]]
+    # Of several addresses the gravest counts: one may only be told.
+    return max(filter(lambda pair: pair[0], named), key=lambda pair: _gravity(pair[0]), default=None)
+
+
+def _gravity(request: str) -> int:
+    return KINDS[read_tool_name(request).kind].severity
 
 
 def _addresses(leaves: Sequence[Leaf]) -> list[Leaf]:
@@ -262,7 +265,7 @@ def _addresses(leaves: Sequence[Leaf]) -> list[Leaf]:
     addresses = [leaf for leaf in leaves if "address" in roles_of(leaf.argument)]
     hosts = [text for leaf in addresses if "://" in (text := leaf.text.rstrip("/")) and text.count("/") == 2]
     paths = [leaf for leaf in addresses if hosts and leaf.text[:1] == "/"]
-    return [Leaf(leaf.argument, hosts[0] + leaf.text) for leaf in paths] or addresses
+    return [Leaf(leaf.argument, hosts[0] + leaf.text) for leaf in paths] + addresses
 
 
 def name_of_request(method: str, address: str) -> str:
