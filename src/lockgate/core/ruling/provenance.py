@@ -86,6 +86,8 @@ class Lookup:
         self._origins: list[Origin] = []
         self.signals: dict[tuple[str, str], Finding] = {}
         self._traces: dict[tuple[Leaf, str], Trace] = {}
+        # The texts that were looked for as the target of an effect.
+        self._aimed = set[str]()
 
     @property
     def origins(self) -> tuple[Origin, ...]:
@@ -104,11 +106,13 @@ class Lookup:
                 if not self.budget.is_spent and (is_aimed or not addresses_only):
                     best = self._trace_candidate(candidate, effect, best)
             self._traces[key] = best
+            if key[1]:
+                self._aimed.add(leaf.text)
         return self._traces[key]
 
     def has_traced(self, text: str) -> bool:
         """Return whether a value was looked for as the target of an effect."""
-        return any(leaf.text == text and kind for leaf, kind in self._traces)
+        return text in self._aimed
 
     def _trace_candidate(self, candidate: Candidate, effect: Effect | None, best: Trace) -> Trace:
         """Return the stronger of a trace and what the texts say of one piece of a value."""
