@@ -431,10 +431,14 @@ def _seconds(text: str, tries: int) -> float:
     ("shapes", "size", "most"), [(PLAIN_SHAPES, 3_900, 10), (PLAIN_SHAPES, SLICE, 10), (OTHER_SHAPES, 3_900, 20)]
 )
 def test_no_text_costs_many_times_what_prose_costs(shapes: dict[str, str], size: int, most: int) -> None:
-    with patch.object(PatternSet, "find_in", lambda self, _text: self.all_names):
-        prose = _seconds(_filled(PROSE, size), 5)
-    costs = {name: _seconds(_filled(unit, size), 2) / prose for name, unit in shapes.items()}
-    assert {name: round(cost) for name, cost in costs.items() if cost > most} == {}
+    # What is dear in one round and not in the next was the machine.
+    dear = dict.fromkeys(shapes, 0.0)
+    for _ in range(4):
+        with patch.object(PatternSet, "find_in", lambda self, _text: self.all_names):
+            prose = _seconds(_filled(PROSE, size), 5)
+        costs = {name: _seconds(_filled(shapes[name], size), 2) / prose for name in dear}
+        dear = {name: round(cost) for name, cost in costs.items() if cost > most}
+    assert dear == {}
 
 
 def test_a_long_text_is_read_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
