@@ -9,7 +9,7 @@ from time import thread_time
 from hostile import exponent
 from lockgate.core.ruling.effects.effects_of_call import effects_of
 from lockgate.core.ruling.effects.project import NO_PROJECT
-from lockgate.core.ruling.tool_call import ToolCall
+from lockgate.core.vocabulary import ToolCall
 from lockgate.gate.gate import Gate
 from speed import GOAL, Effort, Tick
 from tables import Check, Row, Table, size_text, time_text

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from lockgate import Gate
 from lockgate.core.judging.case import ContextSnapshot, take_snapshot
 from lockgate.core.ruling.pipeline import EscalatedCall
-from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.text.scanner import Scanner
-from lockgate.core.vocabulary import Block, Kind, Trust
+from lockgate.core.vocabulary import Block, Kind, ToolCall, Trust
 from lockgate.gate.judge_evidence import FACTS, MAX_WINDOWS, REACH, Evidence, collect_evidence, is_imitation, plain_text
 
 GOAL = "Summarise what came in this week"

@@ -16,8 +16,7 @@ from lockgate import Action, Decision, Gate, InvalidConfig, Mode, Policy, Reason
 from lockgate.core.ruling.opinions import Opinion, Ruling, Silent, Triage, Unreadable
 from lockgate.core.ruling.pipeline import HARD_RULES, EscalatedCall, Stage, resume
 from lockgate.core.ruling.policy import MAX_ATTEMPTS
-from lockgate.core.ruling.tool_call import ToolCall
-from lockgate.core.vocabulary import Finding
+from lockgate.core.vocabulary import Finding, ToolCall
 from lockgate.gate.judge import Inquiry, Opined
 from lockgate.gate.session import Session
 

@@ -23,8 +23,8 @@ from lockgate.core.ruling.supervised_steps import (
     SelfAssessment,
     Supervision,
 )
-from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.text.scanner import Scanner
+from lockgate.core.vocabulary import ToolCall
 from lockgate.gate.supervised_step import CallWatcher, Step
 
 PLAN = {"interpretation": "answer Ann", "in_scope": ["send an email to docs.example"]}

@@ -27,7 +27,7 @@ from paths import ROOT, TESTS
 from lockgate import Gate, Policy
 from lockgate.core.ruling.effects.activity import NO_ACTIVITY
 from lockgate.core.ruling.effects.effects_of_call import effects_of
-from lockgate.core.ruling.tool_call import ToolCall
+from lockgate.core.vocabulary import ToolCall
 
 KEPT = ROOT / "build" / "golden.jsonl"
 CORPUS = ROOT / "bench" / "corpus"

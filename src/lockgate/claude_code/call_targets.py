@@ -17,14 +17,13 @@ import lockgate
 from lockgate.claude_code import context_files
 from lockgate.claude_code.local_packages import brings_lockgate
 from lockgate.core.ruling.arguments import Leaf, flatten_arguments
-from lockgate.core.ruling.effects.agent_programs import AGENT_PROGRAMS
 from lockgate.core.ruling.effects.effects_of_call import own_effects_of
+from lockgate.core.ruling.effects.own_paths import AGENT_PROGRAMS
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.effects.tool_arguments import is_content
 from lockgate.core.ruling.self_protection import findings_from_effects
-from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import tool_risk
-from lockgate.core.vocabulary import Finding, Risk
+from lockgate.core.vocabulary import Finding, Risk, ToolCall
 from lockgate.gate.ruler import protect
 from lockgate.runtime.accounts import Account
 from lockgate.runtime.loopback import is_loopback

@@ -21,9 +21,8 @@ from lockgate.core.ruling.effects.effects_of_call import effects_of
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
 from lockgate.core.ruling.explanations import describe_effect
 from lockgate.core.ruling.goal import Goal
-from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import canonical_tool
-from lockgate.core.vocabulary import SCHEMA, record_to_dict
+from lockgate.core.vocabulary import SCHEMA, ToolCall, record_to_dict
 from lockgate.runtime.strict_json import InvalidJson, JsonReader
 
 if TYPE_CHECKING:

@@ -39,8 +39,7 @@ from lockgate.coding_agents.opencode_database import DATABASES, RecordedSession,
 from lockgate.core.errors import InvalidTrace, LockgateError, printable, quoted
 from lockgate.core.ruling.effects.project import Project
 from lockgate.core.ruling.explanations import entry_for
-from lockgate.core.ruling.tool_call import ToolCall
-from lockgate.core.vocabulary import SCHEMA, Action, Decision, decision_to_dict
+from lockgate.core.vocabulary import SCHEMA, Action, Decision, ToolCall, decision_to_dict
 from lockgate.gate.gate import Gate
 from lockgate.gate.ruler import Ruler
 from lockgate.runtime.project_files import read_project

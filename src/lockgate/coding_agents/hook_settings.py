@@ -21,7 +21,7 @@ from pathlib import Path
 from lockgate.claude_code.hook_command import DEADLINE_S
 from lockgate.claude_code.settings_file import SettingsChange, apply_change, lockgate_hooks, plan_change, read_settings
 from lockgate.core.errors import LockgateError, quoted
-from lockgate.core.ruling.effects.agent_programs import AGENT_PROGRAMS
+from lockgate.core.ruling.effects.own_paths import AGENT_PROGRAMS
 from lockgate.runtime.json_edit import parse_json_object
 from lockgate.runtime.private_files import replace_file
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 
 from lockgate.claude_code.context_files import MAX_FILE_BYTES, UNREAD, file_piece
-from lockgate.core.ruling.effects.agent_programs import AGENT_PROGRAMS
+from lockgate.core.ruling.effects.own_paths import AGENT_PROGRAMS
 from lockgate.runtime.accounts import Account, may_read
 from lockgate.runtime.project_files import folders_upwards
 from lockgate.sessions import Piece

@@ -13,9 +13,8 @@ from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.context import CarriedFrom, Context
 from lockgate.core.ruling.effects.activity import Change
 from lockgate.core.ruling.effects.effects_of_call import effects_of, files_of
-from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.text.scanner import Scanner
-from lockgate.core.vocabulary import Decision, Risk, Severity
+from lockgate.core.vocabulary import Decision, Risk, Severity, ToolCall
 from lockgate.runtime.failures import report_failure
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from lockgate.core.errors import InvalidCall, JournalUnavailable, LockgateError, printable, quoted
 from lockgate.core.ruling.pipeline import EscalatedCall
 from lockgate.core.ruling.policy import Policy, session_hashes
-from lockgate.core.ruling.tool_call import ToolCall
-from lockgate.core.vocabulary import Action, Decision, Reason, Risk
+from lockgate.core.vocabulary import Action, Decision, Reason, Risk, ToolCall
 from lockgate.gate.attempt import attempt_in_thread
 from lockgate.runtime.failures import report_failure
 from lockgate.runtime.routines import Routine

@@ -37,8 +37,7 @@ from lockgate.core.ruling.effects.project import NO_PROJECT, Project
 from lockgate.core.ruling.opinions import Opinion, Silent, standing_of
 from lockgate.core.ruling.pipeline import EscalatedCall, Stage
 from lockgate.core.ruling.policy import Policy, is_always_enforced, observe
-from lockgate.core.ruling.tool_call import ToolCall
-from lockgate.core.vocabulary import Action, Block, Decision, Kind, Lineage, Ran, Reason, Trust
+from lockgate.core.vocabulary import Action, Block, Decision, Kind, Lineage, Ran, Reason, ToolCall, Trust
 from lockgate.gate.attempt import attempt_in_thread
 from lockgate.gate.block_request import parse_block_request
 from lockgate.gate.judge_questions import JudgeQuestions

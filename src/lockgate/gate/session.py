@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.context import PastCall
 from lockgate.core.ruling.policy import Policy
-from lockgate.core.ruling.tool_call import ToolCall
-from lockgate.core.vocabulary import Block, Decision, Finding, Kind, Lineage, Trust
+from lockgate.core.vocabulary import Block, Decision, Finding, Kind, Lineage, ToolCall, Trust
 from lockgate.gate.ruler import Ruler
 
 if TYPE_CHECKING:

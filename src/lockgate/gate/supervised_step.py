@@ -46,8 +46,7 @@ from lockgate.core.ruling.supervised_steps import (
     parse_statement,
     parse_supervision,
 )
-from lockgate.core.ruling.tool_call import ToolCall
-from lockgate.core.vocabulary import Action, Decision, Finding, Mode, Reason, Risk
+from lockgate.core.vocabulary import Action, Decision, Finding, Mode, Reason, Risk, ToolCall
 
 
 class CallWatcher(Protocol):

@@ -18,8 +18,7 @@ from typing import NamedTuple
 
 from lockgate.core.errors import InvalidBlock, InvalidCall, SessionsBusy, SessionsUnavailable, quoted
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
-from lockgate.core.ruling.tool_call import ToolCall
-from lockgate.core.vocabulary import Block, Finding, Kind, Lineage, Trust
+from lockgate.core.vocabulary import Block, Finding, Kind, Lineage, ToolCall, Trust
 from lockgate.gate.gate import Gate
 from lockgate.gate.ruler import CallStart
 from lockgate.runtime.project_files import read_project

@@ -9,8 +9,7 @@ from lockgate.core.errors import SessionsUnavailable
 from lockgate.core.ruling.pipeline import decide_unrecorded
 from lockgate.core.ruling.policy import observe
 from lockgate.core.ruling.supervised_steps import FINISH, Commitment, SelfAssessment, parse_statement
-from lockgate.core.ruling.tool_call import ToolCall
-from lockgate.core.vocabulary import Action, Reason
+from lockgate.core.vocabulary import Action, Reason, ToolCall
 from lockgate.gate.supervised_step import Step, json_fields
 from lockgate.sessions.live_session import LiveSession
 from lockgate.sessions.ruling_keeper import RulingKeeper, RulingStart

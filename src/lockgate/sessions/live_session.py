@@ -15,8 +15,7 @@ from lockgate.core.ruling.context import CarriedFrom
 from lockgate.core.ruling.effects.project import NO_PROJECT
 from lockgate.core.ruling.pipeline import EscalatedCall
 from lockgate.core.ruling.policy import Policy
-from lockgate.core.ruling.tool_call import ToolCall
-from lockgate.core.vocabulary import Decision, Trust
+from lockgate.core.vocabulary import Decision, ToolCall, Trust
 from lockgate.gate.ruler import Ruler
 from lockgate.sessions.session_entries import (
     BLOCKS,

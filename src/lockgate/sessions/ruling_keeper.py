@@ -17,8 +17,7 @@ from typing import NamedTuple
 
 from lockgate.core.errors import InvalidBlock, InvalidCall, LockgateError, SessionsBusy
 from lockgate.core.ruling.pipeline import decide_unrecorded, flatten_arguments
-from lockgate.core.ruling.tool_call import ToolCall
-from lockgate.core.vocabulary import Action, Decision
+from lockgate.core.vocabulary import Action, Decision, ToolCall
 from lockgate.journal.recorder import hash_arguments
 from lockgate.runtime.failures import report_failure
 from lockgate.runtime.routines import Routine, run_routine

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lockgate.core.errors import LockgateError
-from lockgate.core.ruling.tool_call import ToolCall
-from lockgate.core.vocabulary import Decision
+from lockgate.core.vocabulary import Decision, ToolCall
 from lockgate.gate.gate import Gate
 from lockgate.sessions.live_session import NO_CALL, LiveSession
 from lockgate.sessions.session_cache import begin_ruler, read_chain

@@ -44,9 +44,8 @@ from lockgate.core.ruling.grants import (
     rule_to_json,
 )
 from lockgate.core.ruling.pipeline import EscalatedCall
-from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.text.scanner import Scanner
-from lockgate.core.vocabulary import Certainty, Finding, Origin, Reason, Risk, Severity, Trust
+from lockgate.core.vocabulary import Certainty, Finding, Origin, Reason, Risk, Severity, ToolCall, Trust
 from lockgate.gate.approval_views import approval_to_dict, describe_rule, grant_to_dict
 
 TO = "desk@clearance.example"

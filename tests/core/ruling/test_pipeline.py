@@ -18,9 +18,8 @@ from lockgate.core.ruling.arguments import MAX_DEPTH, MAX_LEAVES
 from lockgate.core.ruling.context import Context
 from lockgate.core.ruling.goal import Goal
 from lockgate.core.ruling.pipeline import EscalatedCall, begin, resume
-from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.text.scanner import Scanner
-from lockgate.core.vocabulary import Finding
+from lockgate.core.vocabulary import Finding, ToolCall
 
 AskGate = Callable[..., Decision]
 

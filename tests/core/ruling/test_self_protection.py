@@ -10,9 +10,8 @@ from lockgate.core.ruling.arguments import Leaf
 from lockgate.core.ruling.effects.effects_of_call import own_effects_of
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.self_protection import find_tampering, findings_from_effects, is_unrelated
-from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.text.scanner import Scanner
-from lockgate.core.vocabulary import Action
+from lockgate.core.vocabulary import Action, ToolCall
 from lockgate.gate.gate import Gate, shared_scanner
 
 

@@ -25,8 +25,7 @@ from lockgate.core.ruling.approvals import (
 )
 from lockgate.core.ruling.grants import Grant, find_covering
 from lockgate.core.ruling.policy import change_policy
-from lockgate.core.ruling.tool_call import ToolCall
-from lockgate.core.vocabulary import Action, Decision, Reason, Trust
+from lockgate.core.vocabulary import Action, Decision, Reason, ToolCall, Trust
 from lockgate.gate.gate import Gate
 from lockgate.gate.ruler import VouchedTexts
 from lockgate.gate.trust_pins import digest_of

@@ -30,9 +30,8 @@ from lockgate.core.ruling.effects.effect import Severity
 from lockgate.core.ruling.opinions import Authority, JudgeIdentity, Opinion, Ruling, Silent, Triage
 from lockgate.core.ruling.pipeline import EscalatedCall, Stage, begin
 from lockgate.core.ruling.policy import Policy
-from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.text.scanner import Scanner
-from lockgate.core.vocabulary import Action, Mode
+from lockgate.core.vocabulary import Action, Mode, ToolCall
 
 QUESTIONS = (Stage.TRIAGE, Stage.SUPERVISOR)
 # How many unwanted and wanted questions were asked at each look, and the error that a bound may have there.

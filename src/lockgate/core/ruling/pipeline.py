@@ -38,10 +38,10 @@ from lockgate.core.ruling.arguments import Leaf, sink_from_argument
 from lockgate.core.ruling.arguments import flatten_arguments as flatten_arguments
 from lockgate.core.ruling.context import Context
 from lockgate.core.ruling.decide import Checked, EffectCheck, Width, may_clear
+from lockgate.core.ruling.effects.code import without_removals
 from lockgate.core.ruling.effects.effect import KINDS, Effect, Severity, effect
 from lockgate.core.ruling.effects.effects_of_call import effects_of, own_effects_of
 from lockgate.core.ruling.effects.project import Project
-from lockgate.core.ruling.effects.sql import without_removals
 from lockgate.core.ruling.effects.tool_arguments import names_file
 from lockgate.core.ruling.explanations import CARRIED, EFFECT, FORBIDDEN, explain
 from lockgate.core.ruling.goal import may_be_delegated
@@ -62,12 +62,11 @@ from lockgate.core.ruling.scope.crossings import find_crossings
 from lockgate.core.ruling.self_protection import find_tampering, findings_from_effects
 from lockgate.core.ruling.targets import PATTERNS as _P
 from lockgate.core.ruling.targets import find_host_words, is_local_host
-from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import read_tool_name, tool_risk
 from lockgate.core.tables import read_table
 from lockgate.core.text.rules import RULES_BY_ID, Scope
 from lockgate.core.text.scanner import Scanner, encode
-from lockgate.core.vocabulary import Action, Decision, Finding, Mode, Origin, Reason, Risk
+from lockgate.core.vocabulary import Action, Decision, Finding, Mode, Origin, Reason, Risk, ToolCall
 
 # A finding of a rule that starts with one of these holds a call, and no model's answer releases it.
 HARD_RULES = (

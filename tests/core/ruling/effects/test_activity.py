@@ -16,7 +16,7 @@ from lockgate.core.ruling.effects.activity import (
 from lockgate.core.ruling.effects.effect import effect
 from lockgate.core.ruling.effects.effects_of_call import effects_of
 from lockgate.core.ruling.effects.project import Project
-from lockgate.core.ruling.tool_call import ToolCall
+from lockgate.core.vocabulary import ToolCall
 from lockgate.gate.gate import Gate
 
 PROJECT = Project(root="/srv/app", folder="/srv/app", home="/home/ann")

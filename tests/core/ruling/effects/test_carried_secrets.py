@@ -7,7 +7,7 @@ import pytest
 from lockgate import Gate
 from lockgate.core.ruling.effects.carried_secrets import digests_of_secrets
 from lockgate.core.ruling.effects.effects_of_call import effects_of
-from lockgate.core.ruling.tool_call import ToolCall
+from lockgate.core.vocabulary import ToolCall
 
 PRIVATE_KEY = (
     "-----BEGIN OPENSSH PRIVATE KEY-----\n" + "b3BlbnNzaC1rZXktdjE" * 2 + "\n-----END OPENSSH PRIVATE KEY-----"

@@ -15,8 +15,8 @@ from lockgate.core.ruling.effects.code import _ACTS, _P, ACT_COLUMNS, MOST_CHARA
 from lockgate.core.ruling.effects.effects_of_call import own_effects_of
 from lockgate.core.ruling.effects.own_paths import OWN_KINDS
 from lockgate.core.ruling.effects.project import NO_PROJECT
-from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.tables import Example, read_examples
+from lockgate.core.vocabulary import ToolCall
 
 
 def found_in(text: str) -> set[tuple[str, str]]:

@@ -7,7 +7,7 @@ import pytest
 from lockgate import Action, Gate
 from lockgate.core.ruling.effects import effects_of_call
 from lockgate.core.ruling.effects.effects_of_call import effects_of
-from lockgate.core.ruling.tool_call import ToolCall
+from lockgate.core.vocabulary import ToolCall
 
 
 def test_the_gravest_effect_comes_first() -> None:

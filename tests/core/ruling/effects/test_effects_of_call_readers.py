@@ -7,15 +7,14 @@ import json
 import pytest
 
 from lockgate.core.ruling.effects.activity import NO_ACTIVITY
-from lockgate.core.ruling.effects.code import read_code
+from lockgate.core.ruling.effects.code import read_code, read_sql
 from lockgate.core.ruling.effects.effect import KINDS, Severity
 from lockgate.core.ruling.effects.effects_of_call import MAX_EFFECTS, effects_of, limit_effects
 from lockgate.core.ruling.effects.project import NO_PROJECT
 from lockgate.core.ruling.effects.shell_walk import read_command
-from lockgate.core.ruling.effects.sql import read_sql
-from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import EFFECTS, TABLE, read_words
 from lockgate.core.tables import Example, read_examples, read_table
+from lockgate.core.vocabulary import ToolCall
 
 ACTS = {"acts": ("verbs", "words"), "acts by argument": ("verbs", "words", "argument", "value")}
 EXAMPLES = [

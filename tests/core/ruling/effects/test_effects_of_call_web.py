@@ -6,7 +6,7 @@ import pytest
 
 from lockgate import Action, Gate
 from lockgate.core.ruling.effects.effects_of_call import effects_of
-from lockgate.core.ruling.tool_call import ToolCall
+from lockgate.core.vocabulary import ToolCall
 
 
 def kinds(tool: str, **arguments: object) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ from lockgate.core.errors import InvalidConfig
 from lockgate.core.ruling.effects.effects_of_call import effects_of
 from lockgate.core.ruling.effects.operator_rows import parse_operator_rows
 from lockgate.core.ruling.effects.project import Project
-from lockgate.core.ruling.tool_call import ToolCall
+from lockgate.core.vocabulary import ToolCall
 
 TABLE = """\
 # Ours.

@@ -9,8 +9,8 @@ import pytest
 from lockgate.core.ruling.effects.effects_of_call import effects_of, own_effects_of
 from lockgate.core.ruling.effects.own_paths import OWN_KINDS
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
-from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.tables import Example, read_examples
+from lockgate.core.vocabulary import ToolCall
 
 WORK = Project(root="/home/ana/work", folder="/home/ana/work", home="/home/ana")
 EXAMPLES = read_examples("lockgate.core.ruling.effects", "own_rules.tbl", "rules", ("rule", "promise"))

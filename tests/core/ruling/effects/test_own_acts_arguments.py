@@ -7,7 +7,7 @@ import pytest
 from lockgate.core.ruling.effects.effects_of_call import effects_of, own_effects_of
 from lockgate.core.ruling.effects.own_paths import OWN_KINDS
 from lockgate.core.ruling.effects.project import Project
-from lockgate.core.ruling.tool_call import ToolCall
+from lockgate.core.vocabulary import ToolCall
 
 WORK = Project(root="/home/ana/work", folder="/home/ana/work", home="/home/ana")
 PATCH = "*** Begin Patch\n*** Update File: .claude/settings.json\n@@\n-a\n+b\n*** End Patch"

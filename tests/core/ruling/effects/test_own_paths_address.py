@@ -8,8 +8,7 @@ from lockgate.core.ruling.effects.effects_of_call import effects_of, own_effects
 from lockgate.core.ruling.effects.own_paths import OWN_KINDS, find_own_service, is_this_machine
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
 from lockgate.core.ruling.policy import Policy
-from lockgate.core.ruling.tool_call import ToolCall
-from lockgate.core.vocabulary import Action
+from lockgate.core.vocabulary import Action, ToolCall
 from lockgate.gate.gate import Gate
 
 PORT = 7717

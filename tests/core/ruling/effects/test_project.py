@@ -14,7 +14,7 @@ from lockgate.core.ruling.effects.project import (
     package_name,
     site_of_url,
 )
-from lockgate.core.ruling.tool_call import ToolCall
+from lockgate.core.vocabulary import ToolCall
 
 KNOWN = Project(
     root="/w/shop", home="/home/ada", packages=frozenset({"left-pad"}), hosts=frozenset({"api.shop.example"})

@@ -10,7 +10,7 @@ from command_effects import SHOP
 from lockgate.core.ruling.arguments import flatten_arguments
 from lockgate.core.ruling.effects.effects_of_call import effects_of
 from lockgate.core.ruling.effects.tool_commands import command_of, rest_request
-from lockgate.core.ruling.tool_call import ToolCall
+from lockgate.core.vocabulary import ToolCall
 
 # A command line, a tool, and its arguments.
 ACTS: list[tuple[str, str, dict[str, Any]]] = [

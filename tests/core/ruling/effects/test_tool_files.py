@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lockgate.core.ruling.effects.effects_of_call import effects_of
 from lockgate.core.ruling.effects.project import Project
-from lockgate.core.ruling.tool_call import ToolCall
+from lockgate.core.vocabulary import ToolCall
 
 PROJECT = Project(root="/w/app", home="/home/u")
 

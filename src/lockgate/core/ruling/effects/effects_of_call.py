@@ -16,14 +16,13 @@ from typing import NamedTuple
 from lockgate.core.ruling.arguments import Leaf, flatten_arguments, sink_from_argument
 from lockgate.core.ruling.effects.activity import NO_ACTIVITY, Activity, Change
 from lockgate.core.ruling.effects.carried_secrets import find_carried_secrets, find_known_secrets
-from lockgate.core.ruling.effects.code import read_code
+from lockgate.core.ruling.effects.code import read_code, read_sql
 from lockgate.core.ruling.effects.effect import KINDS, SPENDS, Certainty, Effect, Severity, effect
 from lockgate.core.ruling.effects.operator_rows import kinds_of_tool
 from lockgate.core.ruling.effects.own_acts import read_own_arguments
 from lockgate.core.ruling.effects.own_paths import OWN_KINDS, may_lead_to_own
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
 from lockgate.core.ruling.effects.shell_walk import read_command
-from lockgate.core.ruling.effects.sql import read_sql
 from lockgate.core.ruling.effects.tool_arguments import (
     OPEN_KINDS,
     ROLES,
@@ -60,8 +59,8 @@ from lockgate.core.ruling.targets import (
     host_from_value,
     is_local_host,
 )
-from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import WORDS, ToolName, kind_by_annotations, read_tool_name, read_words
+from lockgate.core.vocabulary import ToolCall
 
 MAX_EFFECTS = 32
 MAX_LEAVES_READ = 1000

@@ -18,9 +18,9 @@ from itertools import dropwhile, takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from lockgate.core.ruling.arguments import Leaf
-from lockgate.core.ruling.effects.agent_programs import AGENT_PROGRAMS
 from lockgate.core.ruling.effects.effect import Effect, effect
 from lockgate.core.ruling.effects.own_paths import (
+    AGENT_PROGRAMS,
     ASKS_SERVICE,
     OWN_KINDS,
     OWN_WORDS,
@@ -32,7 +32,6 @@ from lockgate.core.ruling.effects.own_paths import (
     own_access,
     words_lead_to_own,
 )
-from lockgate.core.ruling.effects.program_io import MARK, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs.options import (
     has_option,
     plain_words,
@@ -41,6 +40,7 @@ from lockgate.core.ruling.effects.programs.options import (
     split_options,
 )
 from lockgate.core.ruling.effects.project import Project
+from lockgate.core.ruling.effects.shell_syntax import MARK, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.tool_arguments import is_place, leaf_name, names_place
 from lockgate.core.ruling.tool_risk import ToolName
 from lockgate.core.tables import read_patterns, read_table

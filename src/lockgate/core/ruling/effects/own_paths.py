@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from fnmatch import fnmatchcase, translate
 from functools import lru_cache
@@ -21,10 +21,56 @@ from ipaddress import IPv6Address
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from lockgate.core.ruling.effects.agent_programs import AGENT_PROGRAMS
 from lockgate.core.ruling.effects.effect import Effect, effect
 from lockgate.core.ruling.effects.project import Project, normalize_path
 from lockgate.core.tables import read_patterns, read_table
+
+_COLUMNS = ("agent", "program", "package", "variable", "base", "folder", "hooks", "switches")
+_RUNNERS = frozenset("node bun deno npx bunx pnpx uvx pipx npm pnpm yarn".split())
+
+
+class AgentProgram(NamedTuple):
+    """A coding agent: its settings are in `folder` below what `variable` names, or below `base` of the user's home.
+
+    The hooks are in the file `hooks` there. `switches` are options and variables that start the program without them.
+    """
+
+    program: str
+    package: str
+    variable: str
+    base: str
+    folder: str
+    hooks: str
+    switches: str
+
+    @property
+    def usual_folder(self) -> str:
+        """The folder of the settings where no variable is set, as the rules know it."""
+        return "/".join(part for part in ("~", self.base, self.folder) if part)
+
+    def settings_folder(self, environ: Mapping[str, str]) -> str:
+        """Return the folder of the settings; one in the user's home begins with `~`."""
+        base = environ.get(self.variable, "").rstrip("/")
+        return f"{base}/{self.folder}".rstrip("/") if base else self.usual_folder
+
+    def is_started_by(self, program: str, arguments: Sequence[str]) -> bool:
+        """Return whether a command starts this agent, by itself or through a program that runs packages."""
+        if program not in _RUNNERS:
+            return program == self.program
+        named = re.compile(rf"(?:.*[/=@])?(?:{self.program}|{self.package})(?:[@/.].*)?")
+        return any(map(named.fullmatch, arguments))
+
+    def hooks_left_out(self, arguments: Sequence[str], assigned: Collection[str]) -> str:
+        """Return the option or variable by which this agent starts without its hooks; empty if there is none."""
+        line = " ".join(" ".join(arguments).replace("=", " ").split())
+        switches = filter(None, self.switches.split(", "))
+        return next((switch for switch in switches if switch in assigned or switch in line), "")
+
+
+AGENT_PROGRAMS: Mapping[str, AgentProgram] = {
+    agent: AgentProgram(*("" if cell == "-" else cell for cell in cells))
+    for agent, *cells in read_table(__package__, "own.tbl", "agents", _COLUMNS)
+}
 
 
 class Access(StrEnum):

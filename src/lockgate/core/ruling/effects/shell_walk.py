@@ -16,29 +16,27 @@ from lockgate.core.ruling.effects.effect import Certainty, Effect, Severity, eff
 from lockgate.core.ruling.effects.own_acts import note_own_acts, note_own_number
 from lockgate.core.ruling.effects.own_paths import ASKS_SERVICE, find_own_service, may_lead_to_own, own_access
 from lockgate.core.ruling.effects.paths import Access, is_secret, is_secret_variable, place_of, read_access
-from lockgate.core.ruling.effects.program_io import (
-    MARK,
-    NO_OUTPUT,
-    SETUP,
-    STANDARD_INPUT,
-    UNKNOWN_OUTPUT,
-    Invocation,
-    Output,
-    Source,
-)
 from lockgate.core.ruling.effects.programs.engine import read_program
 from lockgate.core.ruling.effects.programs.loaded_files import read_loaded_code, run_content
 from lockgate.core.ruling.effects.programs.program_rows import WORDS
 from lockgate.core.ruling.effects.programs.variables import note_variable
 from lockgate.core.ruling.effects.project import Place, Project, normalize_path
 from lockgate.core.ruling.effects.shell_syntax import (
+    MARK,
+    NO_OUTPUT,
+    SETUP,
+    STANDARD_INPUT,
+    UNKNOWN_OUTPUT,
     Command,
     Compound,
+    Invocation,
+    Output,
     Part,
     Redirect,
     Script,
     ShellSyntaxError,
     Simple,
+    Source,
     Word,
     parse_script,
 )

@@ -37,10 +37,9 @@ from lockgate.core.ruling.scope.machines import (
     to_punycode,
 )
 from lockgate.core.ruling.scope.machines import PATTERNS as _P
-from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.ruling.tool_risk import canonical_tool, tool_words
 from lockgate.core.text.readings import COMPATIBLE
-from lockgate.core.vocabulary import Finding
+from lockgate.core.vocabulary import Finding, ToolCall
 
 OUTSIDE, UNREADABLE, UNREAD = "scope:outside", "scope:unreadable", "scope:unread"
 MAX_FINDINGS = 20

@@ -9,7 +9,7 @@ from command_effects import read_line
 
 from lockgate.core.ruling.effects.effects_of_call import effects_of
 from lockgate.core.ruling.effects.programs.options import read_search
-from lockgate.core.ruling.tool_call import ToolCall
+from lockgate.core.vocabulary import ToolCall
 
 
 @pytest.mark.parametrize(

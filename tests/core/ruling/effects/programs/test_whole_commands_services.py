@@ -7,7 +7,7 @@ from command_effects import read_line
 
 from lockgate import Action, Gate
 from lockgate.core.ruling.effects.effects_of_call import effects_of
-from lockgate.core.ruling.tool_call import ToolCall
+from lockgate.core.vocabulary import ToolCall
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from lockgate.core.ruling.effects.effect import KINDS, Certainty
 from lockgate.core.ruling.effects.operator_rows import kinds_of_program
 from lockgate.core.ruling.effects.own_acts import follow_processes, note_own_acts
-from lockgate.core.ruling.effects.program_io import UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs import roles, run_roles, whole_commands
 from lockgate.core.ruling.effects.programs.loaded_files import note_loaded_files
 from lockgate.core.ruling.effects.programs.options import plain_words, split_arguments
@@ -17,6 +16,7 @@ from lockgate.core.ruling.effects.programs.roles import NO_TARGET, Use, note_kin
 from lockgate.core.ruling.effects.programs.run_roles import note_unknown, run_file
 from lockgate.core.ruling.effects.programs.whole_commands import last_word
 from lockgate.core.ruling.effects.project import Place
+from lockgate.core.ruling.effects.shell_syntax import UNKNOWN_OUTPUT, Invocation, Output, Source
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk

@@ -14,12 +14,11 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.activity import NO_ACTIVITY, Content
-from lockgate.core.ruling.effects.code import MOST_CHARACTERS, read_code
+from lockgate.core.ruling.effects.code import MOST_CHARACTERS, read_code, read_sql
 from lockgate.core.ruling.effects.effect import Certainty, Effect, Severity
-from lockgate.core.ruling.effects.program_io import Invocation
 from lockgate.core.ruling.effects.programs.program_rows import WORDS, find_row
 from lockgate.core.ruling.effects.project import Project
-from lockgate.core.ruling.effects.sql import read_sql
+from lockgate.core.ruling.effects.shell_syntax import Invocation
 from lockgate.core.tables import read_patterns, read_table
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.effect import Certainty
 from lockgate.core.ruling.effects.paths import Access, read_access
-from lockgate.core.ruling.effects.program_io import MARK, NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.ruling.effects.programs.options import METADATA_HOSTS, host_of, is_local
 from lockgate.core.ruling.effects.programs.packages import PUBLIC_SOURCES, note_package
 from lockgate.core.ruling.effects.programs.program_rows import ANYWHERE, FORMS, PACKAGE, TABLE, WORDS, ProgramRow
 from lockgate.core.ruling.effects.programs.variables import is_foreign, run_command
 from lockgate.core.ruling.effects.project import Place
+from lockgate.core.ruling.effects.shell_syntax import MARK, NO_OUTPUT, UNKNOWN_OUTPUT, Invocation, Output, Source
 from lockgate.core.tables import read_table
 
 if TYPE_CHECKING:

@@ -13,15 +13,6 @@ from lockgate.core.ruling.effects.effect import Certainty
 from lockgate.core.ruling.effects.own_acts import HOME_VARIABLES
 from lockgate.core.ruling.effects.own_paths import find_own
 from lockgate.core.ruling.effects.paths import Access
-from lockgate.core.ruling.effects.program_io import (
-    MARK,
-    NO_OUTPUT,
-    SETUP,
-    STANDARD_INPUT,
-    UNKNOWN_OUTPUT,
-    Output,
-    Source,
-)
 from lockgate.core.ruling.effects.programs.loaded_files import language_of
 from lockgate.core.ruling.effects.programs.options import has_option, host_of, plain_words, program_after
 from lockgate.core.ruling.effects.programs.packages import (
@@ -35,6 +26,15 @@ from lockgate.core.ruling.effects.programs.program_rows import FORMS, WORDS, fin
 from lockgate.core.ruling.effects.programs.roles import Use, note_loose, note_sent, role_if
 from lockgate.core.ruling.effects.programs.variables import note_variable, run_command
 from lockgate.core.ruling.effects.project import Place
+from lockgate.core.ruling.effects.shell_syntax import (
+    MARK,
+    NO_OUTPUT,
+    SETUP,
+    STANDARD_INPUT,
+    UNKNOWN_OUTPUT,
+    Output,
+    Source,
+)
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk

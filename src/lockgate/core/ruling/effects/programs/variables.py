@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from lockgate.core.ruling.effects.effect import Certainty
 from lockgate.core.ruling.effects.paths import Access
-from lockgate.core.ruling.effects.program_io import MARK
 from lockgate.core.ruling.effects.programs.options import host_of, is_local
 from lockgate.core.ruling.effects.programs.program_rows import FORMS
 from lockgate.core.ruling.effects.project import Place
+from lockgate.core.ruling.effects.shell_syntax import MARK
 from lockgate.core.tables import read_sections
 
 if TYPE_CHECKING:

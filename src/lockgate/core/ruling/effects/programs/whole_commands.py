@@ -9,9 +9,9 @@ from itertools import takewhile
 from posixpath import splitext
 from typing import TYPE_CHECKING, Any
 
+from lockgate.core.ruling.effects.code import is_scratch_database, read_sql
 from lockgate.core.ruling.effects.effect import Certainty
 from lockgate.core.ruling.effects.paths import Access, is_secret, is_secret_variable, read_access
-from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Output, Source
 from lockgate.core.ruling.effects.programs.options import EXECUTES, has_option, host_of, is_local, read_search
 from lockgate.core.ruling.effects.programs.program_rows import FORMS, PACKAGE, TABLE, WORDS
 from lockgate.core.ruling.effects.programs.roles import (
@@ -28,8 +28,7 @@ from lockgate.core.ruling.effects.programs.roles import (
     role_write,
 )
 from lockgate.core.ruling.effects.project import Place
-from lockgate.core.ruling.effects.shell_syntax import decode_escapes
-from lockgate.core.ruling.effects.sql import is_scratch_database, read_sql
+from lockgate.core.ruling.effects.shell_syntax import NO_OUTPUT, UNKNOWN_OUTPUT, Output, Source, decode_escapes
 from lockgate.core.tables import read_table
 
 if TYPE_CHECKING:

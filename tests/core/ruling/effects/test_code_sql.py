@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lockgate.core.ruling.effects.sql import read_sql
+from lockgate.core.ruling.effects.code import read_sql
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lockgate.core.ruling.effects.program_io import NO_OUTPUT, UNKNOWN_OUTPUT, Output, Source
+from lockgate.core.ruling.effects.shell_syntax import NO_OUTPUT, UNKNOWN_OUTPUT, Output, Source
 from lockgate.core.ruling.effects.shell_walk import join_streams
 
 

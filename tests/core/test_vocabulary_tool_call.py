@@ -5,9 +5,8 @@ from __future__ import annotations
 from lockgate.core.ruling.context import Context
 from lockgate.core.ruling.pipeline import EscalatedCall, begin
 from lockgate.core.ruling.policy import Policy
-from lockgate.core.ruling.tool_call import ToolCall
 from lockgate.core.text.scanner import Scanner
-from lockgate.core.vocabulary import Decision, Finding, Reason, Risk
+from lockgate.core.vocabulary import Decision, Finding, Reason, Risk, ToolCall
 
 CHANGED = Finding("mcp:tool-changed", "arguments", 0, 0)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lockgate.core.ruling.effects.agent_programs import AGENT_PROGRAMS
-from lockgate.core.ruling.effects.own_paths import Access, own_access
+from lockgate.core.ruling.effects.own_paths import AGENT_PROGRAMS, Access, own_access
 from lockgate.core.ruling.effects.project import NO_PROJECT
 
 
