@@ -518,3 +518,18 @@ def test_whatever_the_text_it_comes_back_with_nothing_else_changed(text: str, ru
     placeholders = [out.text[cut.at : cut.at + cut.size] for cut in out.cuts]
     assert out.text == "".join(a + b for a, b in zip(rest, [*placeholders, ""], strict=True))
     assert sum(count for _, count in out.removed) == len(out.cuts)
+
+
+@pytest.mark.parametrize(
+    "behind", [b"\x80\x91\xfe\x07" * 8, b"\x0c", b"\x1b password=hunter2x9", bytes(range(128, 160))], ids=repr
+)
+def test_base64_that_only_begins_as_text_is_still_a_token(behind: bytes) -> None:
+    token = base64.b64encode(
+        b"0021location http://mybank/ identifier used our secret key; user=admin" + behind
+    ).decode()
+    assert token not in redact(f"cookie {token} end").text
+
+
+@pytest.mark.parametrize("value", ["goToTheBankNow", "goWipeItAllNow", "rmTheWholeDbNow"])
+def test_words_in_a_removed_value_count_as_unread(value: str) -> None:
+    assert redact(f"password: {value}").unread

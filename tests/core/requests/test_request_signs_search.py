@@ -22,6 +22,7 @@ from lockgate.core.requests.request_signs import (
     _is_misspelt,
     _keys_of,
     _spans_of_words,
+    _spellings,
     comparable,
     decode_letters,
     grade_text,
@@ -278,3 +279,9 @@ def _texts_of(pattern: re.Pattern[str]) -> list[str]:
 )
 def test_a_sentence_ends_once_whatever_marks_stand_at_its_end(text: str, words: list[str]) -> None:
     assert split_words(text) == words
+
+
+@pytest.mark.parametrize("word", ["introductions", "interaction", "institutions", "forest", "retval"])
+def test_an_ordinary_word_that_is_near_is_no_slip(word: str) -> None:
+    assert word in WORD_CLASSES["not misspelt"]
+    assert not {"instruction", "instructions", "forget", "reveal"} & {*_spellings(word)}

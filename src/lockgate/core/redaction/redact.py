@@ -254,7 +254,8 @@ def _count_words(said: str) -> int:
         words = [part for part in parts if len(part) > 1]
         long = sum(len(part) for part in words if len(part) > 2)
         # Most random letters change their case after one or two.
-        if letters <= 7 or (long * 4 >= letters * 3 and is_wordlike(" ".join(words))):
+        has_words = long * 4 >= letters * 3 if letters > 20 else long * 3 >= letters * 2
+        if letters <= 7 or (has_words and is_wordlike(" ".join(words))):
             # Words without spaces have six letters each, more or less.
             count = max(count, min(sum(max(1, (len(part) + 2) // 6) for part in words), max(letters // 3, 1)))
     return count

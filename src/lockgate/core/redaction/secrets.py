@@ -274,9 +274,11 @@ def find_runs(
 
 
 def decode_run(run: str) -> str:
-    """Return the plain text that a run of base64 or hexadecimal decodes to; empty if it is none."""
-    plain = decode_bytes(run[:MAX_RUN_CHARACTERS].rstrip("=").encode("ascii", "replace")).said
-    return plain if plain.translate(_LINE_SIGNS).isprintable() else ""
+    """Return the plain text that a run of base64 or hexadecimal decodes to; empty if it is none, or only begins so."""
+    body = run[:MAX_RUN_CHARACTERS].rstrip("=").encode("ascii", "replace")
+    kind, said, _ = decode_bytes(body)
+    whole = decode_base64(body.replace(b"-", b"+").replace(b"_", b"/")) if kind == "base64" else b""
+    return said if said.translate(_LINE_SIGNS).isprintable() and len(said.encode()) >= len(whole) else ""
 
 
 _LINE_SIGNS = str.maketrans("", "", "\n\r\t")
@@ -514,7 +516,7 @@ _CHECKS: dict[str, Check] = {
     "-": lambda *_: True,
     "hard to guess": _is_guarded,
     "authorization": _is_authorization,
-    "login": lambda _, value: b":" in decode_base64(value.encode()),
+    "login": lambda _, value: re.fullmatch(rb"[ -~]*:[ -~]*", decode_base64(value.encode())) is not None,
     "signed": lambda _, value: "." in value and len(value) >= 24,
     "unredacted": lambda _, value: PLACEHOLDER.search(value) is None,
     "school": _is_near_school,

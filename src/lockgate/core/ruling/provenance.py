@@ -27,7 +27,7 @@ from lockgate.core.ruling.targets import PATTERNS as _P
 from lockgate.core.ruling.targets import text_behind_accounts
 from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.tables import read_table
-from lockgate.core.text.imperatives import NOUN_VERBS, PLAIN_VERBS, Order, fold_words, prepare, split_words
+from lockgate.core.text.imperatives import NOUN_VERBS, PLAIN_VERBS, Order, prepare, split_words
 from lockgate.core.vocabulary import Finding, Origin, Severity
 
 GROUPS = {
@@ -320,14 +320,16 @@ class Lookup:
         """
         for leaf in leaves:
             line = _fold_line(leaf, written=written)
-            words = split_words(line)
-            # Most commands have a word that no text has.
-            if not line or not self._index.words.issuperset(words) or line in self._goal.written:
+            # Most commands have a word that no text has; to the first and the last one letters may be glued.
+            if not line or not self._index.words.issuperset(split_words(line)[1:-1]) or line in self._goal.written:
                 continue
-            candidate = Candidate(leaf, line, words, fold_words(line))
-            for held in self._index.find(candidate, self.budget, self._first):
-                if line in held.reading.text.prepared and not self._is_handed(held.reading.block):
-                    return self._origin(held)._replace(sink="command")
+            for reading in self._index.readings:
+                at = reading.text.prepared.find(line) if reading.position >= self._first else -1
+                if at >= 0 and not self._is_handed(reading.block):
+                    how = "exact" if reading.text.part.how == "raw" else reading.text.part.how
+                    span = reading.text.span_in_block(at, at + len(line), self.budget)
+                    shown = leaf.text.strip()[:_MAX_SHOWN]
+                    return Origin(leaf.argument, shown, reading.block, reading.source, *span, how, sink="command")
         return None
 
     def _is_handed(self, block: str) -> bool:
