@@ -51,10 +51,10 @@ def test_each_role_effect_and_kind_of_the_table_exists() -> None:
 
 # Roles whose values only the end of the command reads, and the modes that some end asks about.
 _KEPT = frozenset(
-    "url out into archive from port door module verb form file statement statements first text sign format code "
+    "url out into archive from port door module verb form file statement statements database text sign format code "
     "raw pattern script text carry bind serve served replaced method skip".split()
 )
 _MODES = frozenset(
-    "looks folders extract create stdout named get head listen scan delete looks-up decode public "
+    "looks folders extract create whole stdout named get head listen scan delete looks-up decode public "
     "unset forced deletes prunes dry hides quiet inverted in-place input text module clean brief".split()
 )

@@ -14,7 +14,6 @@ from lockgate.core.ruling.effects.programs.options import plain_words, split_arg
 from lockgate.core.ruling.effects.programs.program_rows import ALL_PROGRAMS, FORMS, WORDS, ProgramRow, find_row
 from lockgate.core.ruling.effects.programs.roles import NO_TARGET, Use, note_kind, note_loose, note_sent
 from lockgate.core.ruling.effects.programs.run_roles import note_unknown, run_file
-from lockgate.core.ruling.effects.programs.whole_commands import last_word
 from lockgate.core.ruling.effects.project import Place
 from lockgate.core.ruling.effects.shell_syntax import UNKNOWN_OUTPUT, Invocation, Output, Source
 
@@ -203,7 +202,7 @@ def _finish_kind(use: Use) -> Output:
     elif not operands or shown == "name" or (not shown and effect.startswith("runs-")):
         targets = [use.call.name]
     elif not shown:
-        targets = [last_word(use)]
+        targets = [use.last_word()]
     else:
         targets = operands if shown == "all" else operands[:1] if shown == "first" else operands[-1:]
     if effect == "reads-secret":

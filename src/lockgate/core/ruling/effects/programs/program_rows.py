@@ -110,7 +110,7 @@ def is_task(name: str) -> bool:
 
 
 _OPTION_ROLE = re.compile(r"([+?]?[a-z-]+(?:\.[\w-]+)?):(\S+)")
-_EFFECT = re.compile(r"([a-z-]+)(?:\((first|last|all|name|part|decoded)\))?")
+_EFFECT = re.compile(r"([a-z-]+)(?:\((first|last|all|name|part|decoded|documents)\))?")
 
 
 def make_row(words: str, operands: str, options: str, effect: str) -> ProgramRow:

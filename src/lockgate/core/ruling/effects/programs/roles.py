@@ -46,6 +46,15 @@ class Use:
         """Return the first operand, or the program's name."""
         return [*self.operands, *self.rest[:1], self.call.name][0]
 
+    def last_word(self) -> str:
+        """Return the last operand that is no setting, and no value of an option that the row does not list."""
+        before = last = ""
+        for argument in self.call.arguments:
+            if argument[:1] != "-" and before[:1] != "-" and argument in self.operands and "=" not in argument:
+                last = argument
+            before = argument if "=" not in argument else ""
+        return last or self.call.name
+
     def keep(self, role: str, value: str) -> None:
         """Keep a value for the end of the command."""
         self.values.setdefault(role, []).append(value)

@@ -6,14 +6,13 @@ import re
 from base64 import b64decode
 from collections.abc import Collection
 from itertools import takewhile
-from posixpath import splitext
 from typing import TYPE_CHECKING, Any
 
 from lockgate.core.ruling.effects.code import is_scratch_database, read_sql
-from lockgate.core.ruling.effects.effect import Certainty
+from lockgate.core.ruling.effects.effect import KINDS, Certainty, Severity
 from lockgate.core.ruling.effects.paths import Access, is_secret, is_secret_variable, read_access
-from lockgate.core.ruling.effects.programs.options import EXECUTES, has_option, host_of, is_local, read_search
-from lockgate.core.ruling.effects.programs.program_rows import FORMS, PACKAGE, TABLE, WORDS
+from lockgate.core.ruling.effects.programs.options import EXECUTES, host_of, is_local, read_search
+from lockgate.core.ruling.effects.programs.program_rows import FORMS, WORDS
 from lockgate.core.ruling.effects.programs.roles import (
     NO_FILES,
     PATTERNS,
@@ -29,20 +28,10 @@ from lockgate.core.ruling.effects.programs.roles import (
 )
 from lockgate.core.ruling.effects.project import Place
 from lockgate.core.ruling.effects.shell_syntax import NO_OUTPUT, UNKNOWN_OUTPUT, Output, Source, decode_escapes
-from lockgate.core.tables import read_table
+from lockgate.core.ruling.tool_risk import GROUPS, PLAIN_VERBS, SURE_VERBS, read_tool_name
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
-
-
-def last_word(use: Use) -> str:
-    """Return the last operand that is no setting, and no value of an option that the row does not list."""
-    before = last = ""
-    for argument in use.call.arguments:
-        if argument[:1] != "-" and before[:1] != "-" and argument in use.operands and "=" not in argument:
-            last = argument
-        before = argument if "=" not in argument else ""
-    return last or use.call.name
 
 
 # Requests, and files to and from other machines
@@ -60,18 +49,13 @@ def finish_fetches(use: Use) -> Output:
     for address in addresses:
         stream = ask_host(walk, address, sends=sends, whole=whole)
         plain = walk.plain(address)
-        _note_request(use, address)
+        for kind in _kinds_of_request(method, plain, {"data": [*map(walk.plain, carried)]}):
+            walk.add(kind, address, Certainty.LIKELY)
         if is_named:
             named.append((plain.split("?")[0].rstrip("/").rsplit("/", 1)[-1] or "index.html", stream))
     _save_files(use, [*named, *((out, stream) for out in outs)])
     is_printed = not named and all(out in ("-", "/dev/stdout") for out in outs) and "head" not in use.modes
     return stream if is_printed else NO_OUTPUT
-
-
-def _note_request(use: Use, address: str) -> None:
-    data = {"data": [*map(use.walk.plain, use.values.get("carry", []))]}
-    for kind in _kinds_of_request(use.value("method"), use.walk.plain(address), data):
-        use.walk.add(kind, address, Certainty.LIKELY)
 
 
 def _save_files(use: Use, files: list[tuple[str, Output]]) -> None:
@@ -181,19 +165,15 @@ def _write_copy(walk: Walk, path: str, target: str, stream: Output) -> None:
 
 def _note_own_copies(use: Use, sources: list[str], target: str) -> None:
     """Note what a copy, with all that is below its sources, does to Lockgate's own files."""
-    walk = use.walk
-    target = walk.plain(target)
+    walk, target = use.walk, use.walk.plain(target).rstrip("/")
     access = {"moves": Access.DELETE, "links": Access.WRITE}.get(use.row.effect, Access.READ)
     for source in map(walk.plain, sources):
         name = source.rstrip("/").rpartition("/")[2]
-        # A slash behind a source of `rsync` stands for what is in the folder, and a target with the ending of the
-        # source is a file.
-        is_content = name in (".", "..", ".*", "") or source[-1:] == "/"
-        is_file = splitext(target)[1] == splitext(name)[1] != ""
+        # A slash behind a source of `rsync` stands for what is in the folder.
+        is_content = source[-1:] == "/" or name in (".", "..", ".*", "") or bool(use.modes & {"whole", "delete"})
         walk.note_own(source, access, below=True)
-        walk.note_own(target if is_content or is_file else f"{target.rstrip('/')}/{name}", Access.WRITE, below=True)
-    if has_option(use.call.arguments, "-T", "--no-target-directory") or "delete" in use.modes:
-        walk.note_own(target, Access.WRITE, below=True)
+        walk.note_own(target or "/", Access.WRITE, below=is_content)
+        walk.note_own(f"{target}/{name}", Access.WRITE, below=True)
 
 
 def finish_passes(use: Use) -> Output:
@@ -239,51 +219,39 @@ def finish_unpacks(use: Use) -> Output:
     return NO_OUTPUT
 
 
-# Folders times names that one search may look for.
+# Folders times names times commands that one search may have.
 MOST_SEARCHED = 256
 
 
 def finish_finds(use: Use) -> Output:
-    """What `find` and `fd` run, delete and write."""
+    """What `find` and `fd` run, delete and write, for each name that they look for."""
     walk, arguments = use.walk, use.call.arguments
     starts = list(takewhile(lambda argument: argument[:1] not in ("-", "(", "!"), arguments)) or ["."]
     search = read_search(arguments)
-    if len(starts) * (len(search.wanted) + 1) > MOST_SEARCHED:
+    names = search.wanted if search.is_limited and search.wanted else ["found", *filter(is_secret, search.wanted)]
+    if len(starts) * len(names) * (1 + sum(map(EXECUTES.__contains__, arguments))) > MOST_SEARCHED:
         walk.add_unreadable()
         return UNKNOWN_OUTPUT
-    only = search.wanted[0] if search.is_limited and len(search.wanted) == 1 else ""
-    patterns = [_search_pattern(walk, start, search.wanted, only) for start in starts]
+    found = [_path_found(walk, start, name) for start in starts for name in names]
     rest = iter(arguments)
     for argument in rest:
         if argument in EXECUTES:
             inner = list(takewhile(lambda part: part not in (";", "+"), rest))
-            for pattern in patterns if inner else ():
-                walk.run_program([part.replace("{}", pattern) for part in inner], NO_OUTPUT)
+            for path in found if inner else ():
+                walk.run_program([part.replace("{}", path) for part in inner], NO_OUTPUT)
         elif argument == "-delete":
-            for start, pattern in zip(starts, patterns, strict=True):
-                walk.access(start if start == "/" else pattern, Access.DELETE)
+            for path in found:
+                walk.access("/" if starts[0] == "/" else path, Access.DELETE)
         elif argument in ("-fprint", "-fprintf", "-fls"):
             walk.access(next(rest, ""), Access.WRITE)
-    return Output(Source.NONE, target=patterns[0])
+    secrets = (path for path in found if is_secret(walk.plain(path), walk.folder))
+    return Output(Source.NONE, target=next(secrets, found[0]))
 
 
-def _search_pattern(walk: Walk, start: str, names: list[str], only: str) -> str:
-    """Return a path that stands for those that a search finds: its first folder, and the one pattern it looks for.
-
-    A name of which a file holds a secret, or does more when written than other files of the folder, goes first.
-    """
-    plain, folder = walk.plain(start), f"{start.rstrip('/')}/"
-    if is_secret(plain, walk.folder):
-        return start
-    usual = read_access(f"{plain}/found", Access.WRITE, walk.project, folder=walk.folder)
-    for path in (folder + name.lstrip("/") for name in names):
-        written = read_access(walk.plain(path), Access.WRITE, walk.project, folder=walk.folder)
-        is_graver = written.kind != usual.kind and written.severity >= usual.severity
-        if is_graver or is_secret(walk.plain(path), walk.folder):
-            return path
-    deletes = read_access(f"{plain}/found", Access.DELETE, walk.project, folder=walk.folder)
-    is_elsewhere = start[:1] == "/" and deletes.kind == "deletes-outside"
-    return folder + only.lstrip("/") if only else start if is_elsewhere else f"{folder}found"
+def _path_found(walk: Walk, start: str, name: str) -> str:
+    """Return a path that stands for what a search finds; where that is all of a folder, the folder does."""
+    is_folder = is_secret(walk.plain(start), walk.folder) or (name == "found" and start[:1] == "/")
+    return start if is_folder else f"{start.rstrip('/')}/{name.lstrip('/')}"
 
 
 # Texts
@@ -380,17 +348,16 @@ def _format(words: list[str]) -> str:
 MOST_SCRIPT = 4_000
 
 
-def files_of_sed(script: str) -> frozenset[str] | None:
-    """Return the files that a script writes to besides its own; nothing for one that runs a command."""
-    at, writes = 0, set[str]()
-    while match := FORMS["sed command"].match(script, at):
+def only_edits(script: str) -> bool:
+    """Return whether a script of `sed` runs nothing and writes to no file besides its own."""
+    at = 0
+    while match := FORMS["sed command"].match(script[:MOST_SCRIPT], at):
         if match["end"] is not None:
-            return frozenset(writes)
-        if match["runs"] or match["result"]:
+            return len(script) <= MOST_SCRIPT
+        if any(match.group("runs", "result", "file", "changed")):
             break
-        writes.update(path.strip() for path in match.group("file", "changed") if path is not None)
         at = match.end()
-    return None
+    return False
 
 
 def finish_edits(use: Use) -> Output:
@@ -399,12 +366,10 @@ def finish_edits(use: Use) -> Output:
     if not scripts and not use.wants("-f", "--file"):
         scripts, paths = paths[:1], paths[1:]
     # Several pieces are one script, of which each is a line.
-    script = "\n".join(scripts)
-    written = files_of_sed(script) if len(script) <= MOST_SCRIPT else None
-    if written is None:
+    script, in_place = "\n".join(scripts), "in-place" in use.modes
+    if not only_edits(script):
         walk.add_unreadable()
-    in_place = "in-place" in use.modes
-    for path in (*sorted((written or frozenset()) - NO_FILES), *(paths if in_place else ())):
+    for path in paths if in_place else ():
         walk.access(path, Access.WRITE)
     if in_place:
         return NO_OUTPUT
@@ -475,23 +440,13 @@ def finish_asks_forge(use: Use) -> Output:
 def finish_schedules(use: Use) -> Output:
     """Jobs that the input lists, each of which runs later."""
     walk, text = use.walk, use.call.stdin.text
-    jobs = FORMS["job"].findall(text) if use.call.name == "crontab" else [text] if text else []
+    jobs = FORMS["job"].findall(text) if use.call.name == "crontab" else [text]
     walk.read_text("\n".join(jobs))
-    for job in jobs[:8] or [use.call.name]:
-        walk.add("schedules-job", walk.plain(job).strip()[:200])
+    walk.add("schedules-job", walk.plain("; ".join(jobs)).strip()[:200] or use.call.name)
     return UNKNOWN_OUTPUT
 
 
 # Clouds and clusters
-
-VERBS, VERB_COLUMNS = "verbs", ("effect", "pattern")
-_VERBS = {effect: re.compile(pattern) for effect, pattern in read_table(PACKAGE, TABLE, VERBS, VERB_COLUMNS)}
-# In this order: the gravest reading of a verb counts.
-_KINDS = ("disables-check", "grants-access", "makes-key", "deletes-data")
-
-
-def _has(effect: str, words: list[str]) -> bool:
-    return any(_VERBS[effect].fullmatch(word.lower()) for word in words)
 
 
 def _show_secret(use: Use, target: str) -> Output:
@@ -500,34 +455,31 @@ def _show_secret(use: Use, target: str) -> Output:
 
 
 def finish_asks_cloud(use: Use) -> Output:
-    """Ask a cloud by its service and the verb behind it; what changes its users and roles grants access."""
+    """Ask a cloud by its service and the verb behind it, which are read as the name of a tool is."""
     words, line = use.operands, " ".join(use.operands)
-    if FORMS["secret nouns"].search(line):
-        return _show_secret(use, words[-1])
-    at = _place_of_verb(words, use.call.name)
-    target = words[at + 1] if 0 <= at < len(words) - 1 else " ".join(words[:3])
-    verbs = words[at : at + 1] if at >= 0 else words
-    looks = _has("looks", verbs)
-    if not looks:
-        note_settings(use.walk, use.call.arguments)
-    if _has("reads-secret", verbs):
+    at = 1 if use.call.name == "aws" else _place_of_verb(words)
+    name = read_tool_name("_".join([*words[at : at + 1], *words[:at]]).replace("-", "_"))
+    target = words[at + 1] if at < len(words) - 1 else " ".join(words[:3])
+    if name.kind == "reads-secret" or FORMS["secret nouns"].search(line):
         return _show_secret(use, target)
-    kind = "" if looks else "grants-access" if FORMS["granting nouns"].match(line) else "changes-service"
-    if kind := next((kind for kind in _KINDS if _has(kind, verbs)), kind):
-        use.walk.add(kind, target)
+    if name.kind != "looks":
+        note_settings(use.walk, use.call.arguments)
+        usual = "grants-access" if FORMS["granting nouns"].match(line) else "changes-service"
+        usual = "deletes-data" if name.verb in GROUPS["DELETE"] else usual
+        use.walk.add(name.kind if KINDS[name.kind].severity is Severity.OPENS_A_DOOR else usual, target)
     return UNKNOWN_OUTPUT
 
 
-def _place_of_verb(words: list[str], program: str) -> int:
-    """Return where the verb is: the second word of AWS, and of the others one of those behind the first; or -1."""
-    are_verbs = [any(pattern.fullmatch(word.lower()) for pattern in _VERBS.values()) for word in words[1:]]
-    return 1 if program == "aws" else 1 + are_verbs.index(True) if True in are_verbs else -1
+def _place_of_verb(words: list[str]) -> int:
+    """Return where the verb is that stands behind the services."""
+    verbs = (at for at, word in enumerate(words) if at and word.partition("-")[0] in SURE_VERBS | PLAIN_VERBS)
+    return next(verbs, len(words) - 1)
 
 
 def finish_changes_running(use: Use) -> Output:
     """Change a running service, and the settings that the command hands to it."""
     note_settings(use.walk, use.call.arguments)
-    use.walk.add("changes-service", last_word(use))
+    use.walk.add("changes-service", use.last_word())
     return UNKNOWN_OUTPUT
 
 
@@ -555,45 +507,50 @@ MOST_SETTING = 2_000
 
 def note_settings(walk: Walk, arguments: list[str]) -> None:
     """Note what the settings among these arguments weaken, and where the images that they name come from."""
-    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
-        plain = walk.plain(argument)[:MOST_SETTING]
-        if plain in ("--image", "--registry", "--backup-retention-period"):
-            plain += f"={walk.plain(following)}"
-        for kind in ("weakens", "weakening flag", "opens to all"):
-            for match in FORMS[kind].finditer(plain):
-                walk.add("disables-check", match.group())
+    line = " ".join(walk.plain(argument)[:MOST_SETTING] for argument in arguments)
+    for kind in ("weakens", "weakening flag", "opens to all"):
+        for match in FORMS[kind].finditer(line):
+            walk.add("disables-check", match.group().strip())
 
 
 # Databases
 
 
 def finish_queries(use: Use) -> Output:
-    """Statements from options, from files and from the input."""
+    """Statements from options, operands, files and the input, for a server or for a database in a file."""
     # Only now the server is known, which may stand behind the file.
-    walk, away = use.walk, use.value("away")
+    walk, away, path = use.walk, use.value("away"), use.value("database")
     streams = [Output(Source.TEXT, statement) for statement in use.values.get("statement", [])]
-    for path in use.values.get("statements", []):
-        walk.load(path)
-        content = walk.content_of(path)
+    for name in use.values.get("statements", []):
+        walk.load(name)
+        content = walk.content_of(name)
         if content is not None and content.text is None:
-            walk.note_unknown_content(path, content)
-        streams.append(walk.read_file(path))
+            walk.note_unknown_content(name, content)
+        streams.append(walk.read_file(name))
+    if path:
+        walk.print_file(path)
     for stream in (*streams, use.call.stdin):
         if stream.source is Source.DOWNLOAD:
             walk.add("runs-download", stream.target)
+        elif stream.source is Source.FILE and path:
+            walk.access(path, Access.WRITE)
         elif stream.source is Source.FILE:
             # A file of the project: a migration, a dump.
             walk.add("changes-record" if away else "runs-project-task", away or stream.target)
-        elif escape := FORMS["shell escape"].search(stream.text):
-            walk.read_text(stream.text[escape.end() :])
-        elif stream.text and stream.text.lstrip()[:1] != "\\":
-            _note_statements(walk, stream.text)
-        elif "program" in stream.text.lower():
+        elif FORMS["database reaches out"].search(stream.text):
             walk.add_unreadable()
+        elif use.row.target == "documents":
+            use.detail = "documents"
+            role_if(use, stream.text)
+        elif stream.text.lstrip()[:1] not in ("", ".", "\\"):
+            _note_statements(walk, stream.text, path if path and walk.place(path) in _OURS else "")
     return UNKNOWN_OUTPUT
 
 
-def _note_statements(walk: Walk, text: str, local_file: str = "") -> None:
+_OURS = (Place.INSIDE, Place.SCRATCH)
+
+
+def _note_statements(walk: Walk, text: str, local_file: str) -> None:
     is_trial = is_scratch_database(local_file)
     ours = {"changes-record": "edits-project", "deletes-record": "edits-project" if is_trial else "discards-work"}
     if is_trial:
@@ -603,28 +560,3 @@ def _note_statements(walk: Walk, text: str, local_file: str = "") -> None:
             walk.add(ours[entry.kind], local_file)
         elif not (entry.kind == "reads-secret" and is_trial):
             walk.add(entry.kind, entry.target, entry.certainty)
-
-
-def finish_queries_file(use: Use) -> Output:
-    """A database in a file: its statements, and commands that begin with a dot."""
-    walk, stdin = use.walk, use.call.stdin
-    path = walk.plain("".join(use.operands[:1]))
-    if stdin.source is Source.FILE:
-        walk.access(path, Access.WRITE)
-    if path:
-        walk.print_file(path)
-    is_ours = path and walk.place(path) in (Place.INSIDE, Place.SCRATCH)
-    for text in [*use.values.get("first", []), *use.operands[1:], *filter(None, [stdin.text])]:
-        if FORMS["database reaches out"].search(text):
-            walk.add_unreadable()
-        elif text.lstrip()[:1] != ".":
-            _note_statements(walk, text, path if is_ours else "")
-    return UNKNOWN_OUTPUT
-
-
-def finish_queries_documents(use: Use) -> Output:
-    """Calls on collections, each with its name."""
-    use.detail = "documents"
-    for text in (use.call.stdin.text, *use.values.get("text", [])):
-        role_if(use, text)
-    return UNKNOWN_OUTPUT
