@@ -27,7 +27,7 @@ from lockgate.core.ruling.context import CarriedFrom, Context
 from lockgate.core.ruling.effects.activity import WRITES, Change
 from lockgate.core.ruling.effects.programs.loaded_files import LOADS, acts_when_run
 from lockgate.core.ruling.effects.project import is_shared_host, normalize_path
-from lockgate.core.ruling.index import Candidate, IndexedReading, Places
+from lockgate.core.ruling.index import STOP_WORDS, Candidate, IndexedReading, Places
 from lockgate.core.ruling.provenance import GROUPS
 from lockgate.core.ruling.targets import PATTERNS as _P
 from lockgate.core.ruling.targets import is_local_host
@@ -407,6 +407,7 @@ class _DerivationSearch:
             or project.has_host(host)
             or project.has_package(name)
             or self._context.goal.contains_address(value, self._budget)
+            or STOP_WORDS.issuperset(split_words(value))
         )
 
     def _find_places(self, value: bytes) -> list[Places]:

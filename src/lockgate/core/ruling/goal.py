@@ -255,7 +255,8 @@ class Goal:
             before, after = written[at - 1 : at], written[at + len(address) : at + len(address) + 3]
             # Nor does who writes `/srv/builds` mean `/srv`.
             is_part = address[:1] in (b"/", b"~") and _B["goes down"].match(after)
-            if not (is_part or _B["in address"].match(before) or _B["goes on"].match(after)):
+            is_inside = _B["in address"].match(before) and not _B["login"].search(written, max(0, at - 255), at)
+            if not (is_part or is_inside or _B["goes on"].match(after)):
                 return True
             at = written.find(address, at + 1)
         return False
@@ -326,7 +327,7 @@ def _find_handing_over(goal: str) -> tuple[str, ...]:
     """Return the sentences in which a goal hands a decision over; a question only wants to know what a source says."""
     sentences = filter(_HANDS_OVER.search, _sentences(goal))
     is_polite = _PATTERNS["polite"].match
-    return tuple(each for each in sentences if not each.endswith(("?", "\uff1f", "\u061f")) or is_polite(each))
+    return tuple(each for each in sentences if {"?", "\uff1f", "\u061f"}.isdisjoint(each[-4:]) or is_polite(each))
 
 
 def hands_over(goal: str) -> bool:

@@ -248,7 +248,8 @@ class TextIndex:
             if not budget.take():
                 return
             around = self.prepared[max(0, cue - _AROUND_CUE) : cue + _BEHIND_CUE]
-            if any(verb in around[: 2 * _AROUND_CUE] for verb in verbs) and any(thing in around for thing in objects):
+            near = (self.prepared[max(0, cue - len(verb) - 12) : cue + len(verb) - 1] for verb in verbs)
+            if any(map(bytes.__contains__, near, verbs)) and any(thing in around for thing in objects):
                 if not budget.take(SENTENCE_STEPS):
                     return
                 order = self.order_at_cue(cue)

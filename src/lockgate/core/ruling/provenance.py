@@ -178,7 +178,7 @@ class Lookup:
             # The text is enough of a reason: a log with thousands of lines about a host need not be read for orders.
             return "record", True
         is_ordered = held.is_ordered(self.budget) or (is_form_field(effect) and held.is_beside_cue)
-        if is_given and self._is_owner_named(held, effect, is_ordered=is_ordered):
+        if (is_given or is_form_field(effect)) and self._is_owner_named(held, effect, is_ordered=is_ordered):
             return "owner", True
         return ("text" if is_ordered or self._is_in_sentence(held) else "record"), False
 

@@ -183,10 +183,10 @@ def find_alike(target: str, known: str) -> str:
     addresses = _addresses_by_look(known)
     for name in _addresses_in(target.lower()):
         owner = _owner_of(name)
-        whole, look = _looks_of(name)
+        whole, *looks = _looks_of(name)
         if len(name.rpartition("@")[0]) >= _MIN_NAME and addresses.get(whole, name) != name:
             return addresses[whole]
-        other = addresses.get(look, name)
+        other = next((addresses[look] for look in looks if look in addresses), name)
         if len(owner.partition(".")[0]) >= _MIN_NAME and _owner_of(other) != owner:
             return other
     return ""
@@ -223,10 +223,10 @@ def _owner_of(name: str) -> str:
     return f"{before}.{domain}" if before and is_open_to_all(domain.encode()) else domain
 
 
-def _looks_of(name: str) -> tuple[str, str]:
-    """Return what a mailbox or host looks like letter by letter, and what the name of its owner does."""
-    owner = _join_letters(_owner_of(name).translate(_SAME_LETTERS))
-    return _join_letters(name), _P["doubled"].sub(r"\1", owner)
+def _looks_of(name: str) -> tuple[str, ...]:
+    """Return what a mailbox or host looks like letter by letter, and what the name of its owner and its host do."""
+    names = (_join_letters(each.translate(_SAME_LETTERS)) for each in (_owner_of(name), name.rpartition("@")[2]))
+    return _join_letters(name), *(_P["doubled"].sub(r"\1", each) for each in names)
 
 
 def _join_letters(name: str) -> str:
