@@ -12,7 +12,7 @@ from string import ascii_lowercase, ascii_uppercase
 
 from lockgate.core.ruling.effects.code import MOST_CHARACTERS, read_code
 from lockgate.core.ruling.effects.effect import Certainty, Effect, effect
-from lockgate.core.ruling.effects.programs.packages import COMMON_TOOLS, PUBLIC_SOURCES
+from lockgate.core.ruling.effects.programs.roles import COMMON_TOOLS, PUBLIC_SOURCES
 from lockgate.core.ruling.effects.project import (
     NO_PROJECT,
     Project,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lockgate.core.ruling.effects.effect import KINDS, Certainty
 from lockgate.core.ruling.effects.operator_rows import kinds_of_program
 from lockgate.core.ruling.effects.own_acts import follow_processes, note_own_acts
-from lockgate.core.ruling.effects.programs import roles, run_roles, whole_commands
+from lockgate.core.ruling.effects.programs import roles, run_roles, shared_effects, whole_commands
 from lockgate.core.ruling.effects.programs.loaded_files import note_loaded_files
 from lockgate.core.ruling.effects.programs.options import plain_words, split_arguments
 from lockgate.core.ruling.effects.programs.program_rows import ALL_PROGRAMS, FORMS, WORDS, ProgramRow, find_row
@@ -20,7 +20,7 @@ from lockgate.core.ruling.effects.shell_syntax import UNKNOWN_OUTPUT, Invocation
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
 
-_FUNCTIONS = {**vars(roles), **vars(run_roles), **vars(whole_commands)}
+_FUNCTIONS = {**vars(roles), **vars(run_roles), **vars(shared_effects), **vars(whole_commands)}
 
 
 def _named(prefix: str) -> dict[str, Any]:

@@ -15,15 +15,18 @@ from lockgate.core.ruling.effects.own_paths import find_own
 from lockgate.core.ruling.effects.paths import Access
 from lockgate.core.ruling.effects.programs.loaded_files import language_of
 from lockgate.core.ruling.effects.programs.options import has_option, host_of, plain_words, program_after
-from lockgate.core.ruling.effects.programs.packages import (
+from lockgate.core.ruling.effects.programs.program_rows import FORMS, WORDS, find_row, is_task
+from lockgate.core.ruling.effects.programs.roles import (
+    Use,
     is_known,
+    note_loose,
     note_package,
+    note_sent,
     package_in,
     repository_address,
+    role_if,
     without_alias,
 )
-from lockgate.core.ruling.effects.programs.program_rows import FORMS, WORDS, find_row, is_task
-from lockgate.core.ruling.effects.programs.roles import Use, note_loose, note_sent, role_if
 from lockgate.core.ruling.effects.programs.variables import note_variable, run_command
 from lockgate.core.ruling.effects.project import Place
 from lockgate.core.ruling.effects.shell_syntax import (
