@@ -147,3 +147,12 @@ def test_texts_keep_their_lines_and_what_is_joined(package: str) -> None:
     folder = Path(sys.path[0]) / package
     (folder / "texts.md").write_text("# why\n[one]\na \\\nb\n\n- c\n[two]\n\nd {e}\n", encoding="utf-8")
     assert read_texts(package, "texts.md") == {"one": "a b\n\n- c", "two": "\nd {e}"}
+
+
+def test_no_group_is_repeated_possessively() -> None:
+    """Python 3.11.0 to 3.11.4 misread `(?:…)*+` (gh-106052), which an atomic group `(?>(?:…)*)` says as well."""
+    repeated = re.compile(r"(?<!\()\)(?:[*+?]|\{\d+(?:,\d*)?\})\+")
+    files = [
+        path for path in Path(lockgate.__file__).parent.rglob("*") if path.suffix in (".tbl", ".txt", ".py", ".md")
+    ]
+    assert {str(path) for path in files if repeated.search(path.read_text(encoding="utf-8"))} == set()

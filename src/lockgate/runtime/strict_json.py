@@ -100,7 +100,7 @@ class JsonReader:
 
 # A string to its end, or to the end of the text, is one step: an open quotation mark would otherwise cost quadratic
 # time.
-_BRACKETS: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
+_BRACKETS: Final = re.compile(r'"[^"\\]*+(?>(?:\\.[^"\\]*+)*)(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
 
 
 def check_limits(text: str, limits: JsonLimits) -> None:

@@ -165,7 +165,7 @@ def decode_utf8_leniently(data: bytes) -> str:
 
 
 # Runs of printable characters among other bytes, also with two bytes for each character.
-_WORDS = re.compile(rb"[\x20-\x7e\t\r\n]{6,}+|(?:[\x20-\x7e\t\r\n]\x00){6,}+")
+_WORDS = re.compile(rb"[\x20-\x7e\t\r\n]{6,}+|(?>(?:[\x20-\x7e\t\r\n]\x00){6,})")
 _STEP: Final = 65_536
 
 

@@ -177,7 +177,7 @@ _TOKEN_IDS: Final = frozenset(
 _UNREADABLE_NAMES: Final = _TOKEN_IDS | REFERENCE_NAMES
 # Under these, a list of numbers is tokens, too.
 _MAY_BE_TOKENS: Final = frozenset("prompt input inputs tokens prompt_tokens input_tokens context content".split())
-_MIME = re.compile(r"[a-z0-9.+-]{1,40}/[a-z0-9.+-]{1,80}(?:;\s?[a-z0-9-]{1,20}=[a-z0-9.-]{1,20})*+;base64")
+_MIME = re.compile(r"[a-z0-9.+-]{1,40}/[a-z0-9.+-]{1,80}(?>(?:;\s?[a-z0-9-]{1,20}=[a-z0-9.-]{1,20})*);base64")
 _DATA_URL = re.compile(r"data:([^,]{0,200}),", re.IGNORECASE)
 
 

@@ -17,7 +17,7 @@ MAX_PARTS: Final = 128
 MAX_PART_HEADER_BYTES: Final = 8192
 
 _WORD = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
-_PARAMETER = re.compile(rf';\s*+({_WORD})\s*+=\s*+(?:"((?:[^"\\]|\\.)*+)"|([^\s;"]*+))\s*+')
+_PARAMETER = re.compile(rf';\s*+({_WORD})\s*+=\s*+(?:"((?>(?:[^"\\]|\\.)*))"|([^\s;"]*+))\s*+')
 _VALUE = re.compile(rf"\s*+({_WORD}(?:/{_WORD})?)\s*+")
 _BOUNDARY = re.compile(r"[0-9A-Za-z'()+_,./:=? -]{0,69}[0-9A-Za-z'()+_,./:=?-]")
 
