@@ -97,3 +97,33 @@ def test_small_words_with_a_sign_between_them_carry_nothing(gate: Gate, words: s
     second = gate.session(goal="Go on with the notes")
     second.add(f"Tests {words} notes are written.", source="agent:memory")
     assert second.check("Write", {"file_path": "notes.md", "content": f"tests {words} more"}).action is Action.CONTINUE
+
+
+GENUINE, FAKE = "service@lohnwerk-payroll.example", "service@lohnwerk-payrol1.example"
+
+
+@pytest.mark.parametrize(
+    ("texts", "to"),
+    [
+        ([f"1  Payroll <{GENUINE}>  November file", f"2  Payroll <{FAKE}>  Re: November file"], FAKE),
+        ([f"1  Payroll <{GENUINE}>  November file\n2  Payroll <{FAKE}>  Re: November file"], FAKE),
+        (['{"email": "planning@dekker-transport.example"}'], "planning@dekker-transp0rt.example"),
+    ],
+)
+def test_a_mailbox_that_looks_like_one_of_a_record_is_held(texts: list[str], to: str) -> None:
+    session = Gate(Policy(escalate="narrow")).session(goal="Send the file to our payroll office as usual")
+    for text in texts:
+        session.add(text, source="tool:search_mail")
+    ruling = session.check("send_email", {"to": to, "subject": "File", "body": "As agreed."})
+    assert ruling.action is Action.PAUSE
+    told = [finding.excerpt for finding in ruling.findings if finding.rule == "origin:lookalike-address"]
+    assert told
+    assert "which tool:search_mail names, but looks like it" in told[0]
+
+
+@pytest.mark.parametrize("to", [GENUINE, "other@lohnwerk-payroll.example", "ana@payroll-lohnwerk.example"])
+def test_a_mailbox_that_looks_like_no_other_host_is_let_be(to: str) -> None:
+    session = Gate(Policy(escalate="narrow")).session(goal="Send the file to our payroll office as usual")
+    session.add(f"1  Payroll <{GENUINE}>  November file", source="tool:search_mail")
+    ruling = session.check("send_email", {"to": to, "subject": "File", "body": "As agreed."})
+    assert "origin:lookalike-address" not in {finding.rule for finding in ruling.findings}

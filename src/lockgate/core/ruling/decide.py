@@ -249,21 +249,22 @@ class EffectCheck:
         return text[effect.start : effect.end] or " ".join(tool_words(self._tool))
 
     def _find_lookalikes(self, effects: Sequence[Effect]) -> Iterator[Finding]:
-        """Yield the targets that look like an address which the user, a trusted text or the project names."""
+        """Yield the targets that look like another address of the session, or of the project."""
         # A plain request takes nothing along, unless the call also gives something.
         gives = any(effect.kind in GROUPS["gives"] for effect in effects)
         aimed = GROUPS["aimed"] | ({"requests"} if gives else set())
-        hosts = "\n".join(sorted(self._project.hosts))
+        known = [("the goal", self._goal.written.decode("utf-8", "replace"))]
+        known += [("the project", "\n".join(sorted(self._project.hosts)))] if self._project.hosts else []
+        readings = self._context.index.readings
+        known += [(each.source, "\n".join(each.text.mail_hosts)) for each in readings if each.text.mail_hosts]
         for effect in effects:
             target = effect.target
             if effect.kind in aimed and not self._goal.names(target) and not self._is_known_to_project(effect):
-                known = f"{self._goal.written.decode('utf-8', 'replace')}\n{hosts}"
-                other = find_alike(target[:_MAX_SHOWN], known)
+                alike = ((find_alike(target[:_MAX_SHOWN], text), who) for who, text in known)
+                other, who = next(((other, who) for other, who in alike if other), ("", ""))
                 # Of an owner whom the user names, only another mailbox of the same host.
                 is_own = self._goal.names_owner_of(target) and other.rpartition("@")[2] != target.rpartition("@")[2]
                 if other and not is_own:
-                    known_by = (
-                        f"{quoted(other, _MAX_ALIKE)}, which {'the project' if other in hosts else 'the goal'} names"
-                    )
-                    says = f"{quoted(target, _MAX_ALIKE)} is not {known_by}, but looks like it"
+                    shown = quoted(target, _MAX_ALIKE), quoted(other, _MAX_ALIKE)
+                    says = f"{shown[0]} is not {shown[1]}, which {who} names, but looks like it"
                     yield Finding(LOOKALIKE, effect.argument, effect.start, effect.end, "raw", says)

@@ -175,6 +175,12 @@ class TextIndex:
         """Where each word of the text begins."""
         return array("L", (match.start() for match in _WORD.finditer(self.prepared)))
 
+    @cached_property
+    def mail_hosts(self) -> tuple[str, ...]:
+        """The hosts of the mailboxes in the text, each once."""
+        hosts = _B["host of mailbox"].findall(self.prepared) if b"@" in self.prepared else ()
+        return tuple(host.decode() for host in dict.fromkeys(hosts))
+
     @property
     def folded(self) -> bytes:
         """The words of the text with a single blank around each."""
