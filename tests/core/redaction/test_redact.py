@@ -533,3 +533,14 @@ def test_base64_that_only_begins_as_text_is_still_a_token(behind: bytes) -> None
 @pytest.mark.parametrize("value", ["goToTheBankNow", "goWipeItAllNow", "rmTheWholeDbNow"])
 def test_words_in_a_removed_value_count_as_unread(value: str) -> None:
     assert redact(f"password: {value}").unread
+
+
+@pytest.mark.parametrize("login", ["user:pass\n", "müller:geheim", "user:pässwörd", "user:\tpass\r\n", "ana:x9"])
+def test_a_login_in_base64_is_cut_whatever_it_is_spelled_in(login: str) -> None:
+    token = base64.b64encode(login.encode()).decode()
+    assert token not in redact(f"Basic {token}").text
+
+
+@pytest.mark.parametrize("word", ["ozone", "Ogre", "ajouter"])
+def test_a_word_behind_basic_is_no_login(word: str) -> None:
+    assert redact(f"basic {word} chemistry").text == f"basic {word} chemistry"

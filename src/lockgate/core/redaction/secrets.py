@@ -512,11 +512,15 @@ def _of_number(is_valid: Callable[[str], bool]) -> Check:
     return lambda _, value: is_valid(re.sub("[^0-9A-Za-z]", "", value))
 
 
+def _is_login(plain: str) -> bool:
+    return ":" in plain and plain.translate(_LINE_SIGNS).isprintable() and "\ufffd" not in plain
+
+
 _CHECKS: dict[str, Check] = {
     "-": lambda *_: True,
     "hard to guess": _is_guarded,
     "authorization": _is_authorization,
-    "login": lambda _, value: re.fullmatch(rb"[ -~]*:[ -~]*", decode_base64(value.encode())) is not None,
+    "login": lambda _, value: _is_login(decode_base64(value.encode()).decode("utf-8", "replace").strip()),
     "signed": lambda _, value: "." in value and len(value) >= 24,
     "unredacted": lambda _, value: PLACEHOLDER.search(value) is None,
     "school": _is_near_school,

@@ -494,7 +494,7 @@ def test_a_name_that_looks_is_not_graver_for_its_program(tool: str) -> None:
 @pytest.mark.parametrize(
     ("tool", "kind"),
     [
-        ("aws_delete_log", "deletes-data"),
+        ("aws_delete_log", "deletes-record"),
         ("gcloud_pay_log", "pays"),
         ("redis_set", "changes-record"),
         ("vault_rename_payment", "pays"),

@@ -144,3 +144,9 @@ def test_brackets_may_be_nested_as_deep_as_they_like() -> None:
         ("deletes-outside", "/srv/a")
     }
     assert not read_search(["/srv", *["("] * 5_000, "-type", "f"]).is_limited
+
+
+def test_many_names_and_many_words_together_cannot_be_read() -> None:
+    names = " -o ".join(f"-name x{number}" for number in range(120))
+    assert read_line(f"find /srv {names} -exec cp {'{} ' * 1500}/tmp +") == {("unreadable", "")}
+    assert read_line(f"find /srv {names} {'-delete ' * 800}") == {("unreadable", "")}

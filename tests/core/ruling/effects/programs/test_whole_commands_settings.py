@@ -16,7 +16,7 @@ from command_effects import read_line
         ("terraform apply -auto-approve -var deletion_protection=false", "protection=false"),
         ("terraform apply -var=publicly_accessible=true", "publicly_accessible=true"),
         ("aws rds modify-db-instance --db-instance-identifier p --no-deletion-protection", "--no-deletion-protection"),
-        ("aws rds modify-db-instance --backup-retention-period 0", "backup-retention-period 0"),
+        ("aws rds modify-db-instance --backup-retention-period 0", "backup-retention-period=0"),
         ("aws s3 ls s3://x --no-verify-ssl", "--no-verify-ssl"),
         ("aws lambda update-function-configuration --environment Variables={AUTH_ENABLED=false}", "AUTH_ENABLED=false"),
         ("gcloud run deploy web --allow-unauthenticated", "--allow-unauthenticated"),

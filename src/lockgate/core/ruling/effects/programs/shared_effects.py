@@ -168,8 +168,8 @@ def _note_own_copies(use: Use, sources: list[str], target: str) -> None:
         is_content = source[-1:] == "/" or name in (".", "..", ".*", "") or bool(use.modes & {"whole", "delete"})
         walk.note_own(source, access, below=True)
         walk.note_own(target or "/", Access.WRITE, below=is_content)
-        if not splitext(target)[1] == splitext(name)[1] != "":
-            # A target with the ending of its source is a file.
+        # A target with the ending of its source is a file.
+        if not is_content and not splitext(target)[1] == splitext(name)[1] != "":
             walk.note_own(f"{target}/{name}", Access.WRITE, below=True)
 
 
@@ -301,13 +301,15 @@ def finish_queries(use: Use) -> Output:
         elif stream.source is Source.FILE:
             # A file of the project: a migration, a dump.
             walk.add("changes-record" if away else "runs-project-task", away or stream.target)
-        elif FORMS["database reaches out"].search(stream.text):
-            walk.add_unreadable()
         elif use.row.target == "documents":
             use.detail = "documents"
             role_if(use, stream.text)
-        elif stream.text.lstrip()[:1] not in ("", ".", "\\"):
-            _note_statements(walk, stream.text, path if path and walk.place(path) in _OURS else "")
+        elif escape := FORMS["shell escape"].search(stream.text):
+            walk.read_text(stream.text[escape.end() :])
+        elif FORMS["database reaches out"].search(stream.text):
+            walk.add_unreadable()
+        elif statements := FORMS["command of client"].sub("", stream.text).strip():
+            _note_statements(walk, statements, path if path and walk.place(path) in _OURS else "")
     return UNKNOWN_OUTPUT
 
 

@@ -6,11 +6,11 @@ import re
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from lockgate.core.ruling.effects.effect import KINDS, Severity
 from lockgate.core.ruling.effects.paths import Access, is_secret
 from lockgate.core.ruling.effects.programs.options import EXECUTES, read_search
-from lockgate.core.ruling.effects.programs.program_rows import FORMS, WORDS
+from lockgate.core.ruling.effects.programs.program_rows import FORMS, PACKAGE, TABLE, WORDS
 from lockgate.core.ruling.effects.programs.roles import (
+    NO_FILES,
     PATTERNS,
     Use,
     note_kind,
@@ -19,14 +19,14 @@ from lockgate.core.ruling.effects.programs.roles import (
 )
 from lockgate.core.ruling.effects.programs.shared_effects import kinds_of_request_to
 from lockgate.core.ruling.effects.shell_syntax import NO_OUTPUT, UNKNOWN_OUTPUT, Output, Source, decode_escapes
-from lockgate.core.ruling.tool_risk import GROUPS, PLAIN_VERBS, SURE_VERBS, read_tool_name
+from lockgate.core.tables import read_table
 
 if TYPE_CHECKING:
     from lockgate.core.ruling.effects.shell_walk import Walk
 
 
-# Folders times names times commands that one search may have.
-MOST_SEARCHED = 256
+# Folders times names times words that one search may have.
+MOST_SEARCHED = 10_000
 
 
 def finish_finds(use: Use) -> Output:
@@ -34,8 +34,9 @@ def finish_finds(use: Use) -> Output:
     walk, arguments = use.walk, use.call.arguments
     starts = list(takewhile(lambda argument: argument[:1] not in ("-", "(", "!"), arguments)) or ["."]
     search = read_search(arguments)
-    names = search.wanted if search.is_limited and search.wanted else ["found", *filter(is_secret, search.wanted)]
-    if len(starts) * len(names) * (1 + sum(map(EXECUTES.__contains__, arguments))) > MOST_SEARCHED:
+    wanted = [*dict.fromkeys(filter(None, search.wanted))]
+    names = wanted if search.is_limited and wanted else ["found", *filter(is_secret, wanted)]
+    if len(starts) * len(names) > 1 and len(starts) * len(names) * len(arguments) > MOST_SEARCHED:
         walk.add_unreadable()
         return UNKNOWN_OUTPUT
     found = [_path_found(walk, start, name) for start in starts for name in names]
@@ -93,16 +94,17 @@ def _format(words: list[str]) -> str:
 MOST_SCRIPT = 4_000
 
 
-def only_edits(script: str) -> bool:
-    """Return whether a script of `sed` runs nothing and writes to no file besides its own."""
-    at = 0
-    while match := FORMS["sed command"].match(script[:MOST_SCRIPT], at):
+def files_of_sed(script: str) -> frozenset[str] | None:
+    """Return the files that a script writes to besides its own; nothing for one that runs a command."""
+    at, writes = 0, set[str]()
+    while match := FORMS["sed command"].match(script, at):
         if match["end"] is not None:
-            return len(script) <= MOST_SCRIPT
-        if any(match.group("runs", "result", "file", "changed")):
+            return frozenset(writes)
+        if match["runs"] or match["result"]:
             break
+        writes.update(path.strip() for path in match.group("file", "changed") if path is not None)
         at = match.end()
-    return False
+    return None
 
 
 def finish_edits(use: Use) -> Output:
@@ -111,10 +113,12 @@ def finish_edits(use: Use) -> Output:
     if not scripts and not use.wants("-f", "--file"):
         scripts, paths = paths[:1], paths[1:]
     # Several pieces are one script, of which each is a line.
-    script, in_place = "\n".join(scripts), "in-place" in use.modes
-    if not only_edits(script):
+    script = "\n".join(scripts)
+    written = files_of_sed(script) if len(script) <= MOST_SCRIPT else None
+    if written is None:
         walk.add_unreadable()
-    for path in paths if in_place else ():
+    in_place = "in-place" in use.modes
+    for path in (*sorted((written or frozenset()) - NO_FILES), *(paths if in_place else ())):
         walk.access(path, Access.WRITE)
     if in_place:
         return NO_OUTPUT
@@ -194,31 +198,44 @@ def finish_schedules(use: Use) -> Output:
 # Clouds and clusters
 
 
+VERBS, VERB_COLUMNS = "verbs", ("effect", "pattern")
+_VERBS = {effect: re.compile(pattern) for effect, pattern in read_table(PACKAGE, TABLE, VERBS, VERB_COLUMNS)}
+# In this order: the gravest reading of a verb counts.
+_KINDS = ("disables-check", "grants-access", "makes-key", "deletes-data")
+
+
+def _has(effect: str, words: list[str]) -> bool:
+    return any(_VERBS[effect].fullmatch(word.lower()) for word in words)
+
+
 def _show_secret(use: Use, target: str) -> Output:
     use.walk.add("reads-secret", target)
     return Output(Source.SECRET, target=use.walk.plain(target))
 
 
 def finish_asks_cloud(use: Use) -> Output:
-    """Ask a cloud by its service and the verb behind it, which are read as the name of a tool is."""
+    """Ask a cloud by its service and the verb behind it; what changes its users and roles grants access."""
     words, line = use.operands, " ".join(use.operands)
-    at = 1 if use.call.name == "aws" else _place_of_verb(words)
-    name = read_tool_name("_".join([*words[at : at + 1], *words[:at]]).replace("-", "_"))
-    target = words[at + 1] if at < len(words) - 1 else " ".join(words[:3])
-    if name.kind == "reads-secret" or FORMS["secret nouns"].search(line):
-        return _show_secret(use, target)
-    if name.kind != "looks":
+    if FORMS["secret nouns"].search(line):
+        return _show_secret(use, words[-1])
+    at = _place_of_verb(words, use.call.name)
+    target = words[at + 1] if 0 <= at < len(words) - 1 else " ".join(words[:3])
+    verbs = words[at : at + 1] if at >= 0 else words
+    looks = _has("looks", verbs)
+    if not looks:
         note_settings(use.walk, use.call.arguments)
-        usual = "grants-access" if FORMS["granting nouns"].match(line) else "changes-service"
-        usual = "deletes-data" if name.verb in GROUPS["DELETE"] else usual
-        use.walk.add(name.kind if KINDS[name.kind].severity is Severity.OPENS_A_DOOR else usual, target)
+    if _has("reads-secret", verbs):
+        return _show_secret(use, target)
+    kind = "" if looks else "grants-access" if FORMS["granting nouns"].match(line) else "changes-service"
+    if kind := next((kind for kind in _KINDS if _has(kind, verbs)), kind):
+        use.walk.add(kind, target)
     return UNKNOWN_OUTPUT
 
 
-def _place_of_verb(words: list[str]) -> int:
-    """Return where the verb is that stands behind the services."""
-    verbs = (at for at, word in enumerate(words) if at and word.partition("-")[0] in SURE_VERBS | PLAIN_VERBS)
-    return next(verbs, len(words) - 1)
+def _place_of_verb(words: list[str], program: str) -> int:
+    """Return where the verb is: the second word of AWS, and of the others one of those behind the first; or -1."""
+    are_verbs = [any(pattern.fullmatch(word.lower()) for pattern in _VERBS.values()) for word in words[1:]]
+    return 1 if program == "aws" else 1 + are_verbs.index(True) if True in are_verbs else -1
 
 
 def finish_changes_running(use: Use) -> Output:
@@ -252,7 +269,10 @@ MOST_SETTING = 2_000
 
 def note_settings(walk: Walk, arguments: list[str]) -> None:
     """Note what the settings among these arguments weaken, and where the images that they name come from."""
-    line = " ".join(walk.plain(argument)[:MOST_SETTING] for argument in arguments)
-    for kind in ("weakens", "weakening flag", "opens to all"):
-        for match in FORMS[kind].finditer(line):
-            walk.add("disables-check", match.group().strip())
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        plain = walk.plain(argument)[:MOST_SETTING]
+        if plain in ("--image", "--registry", "--backup-retention-period"):
+            plain += f"={walk.plain(following)}"
+        for kind in ("weakens", "weakening flag", "opens to all"):
+            for match in FORMS[kind].finditer(plain):
+                walk.add("disables-check", match.group())
