@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from table_examples import read_examples
 
 import lockgate.core
-from lockgate.core.tables import Example, read_examples, read_sections, read_table, read_texts, read_words
+from lockgate.core.tables import Example, read_sections, read_table, read_texts, read_words
 
 CORE = Path(lockgate.core.__file__).parent
 LISTS = sorted(CORE.rglob("*.txt"))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from failure_counts import count_failures
 
 from lockgate.gate.attempt import Attempt, attempt_in_thread
-from lockgate.runtime.failures import count_failures
 
 
 def test_a_result_is_returned_in_both_ways() -> None:

@@ -3,9 +3,10 @@ from __future__ import annotations
 import logging
 
 import pytest
+from failure_counts import count_failures
 
 from lockgate.runtime import failures
-from lockgate.runtime.failures import count_failures, error_type, report_failure
+from lockgate.runtime.failures import error_type, report_failure
 
 
 @pytest.fixture(autouse=True)

@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 from asking import POISON, Asking
+from failure_counts import count_failures
 
 from lockgate.core.errors import InvalidConfig, LockgateError
 from lockgate.core.ruling.approvals import PendingApproval, bind_call
 from lockgate.gate.approvals_sqlite import SqliteApprovals
 from lockgate.gate.notices_sqlite import MAX_TRIES, MOST_PER_MINUTE
-from lockgate.runtime.failures import count_failures
 from lockgate.service import notifications
 from lockgate.service.approval_links import ApprovalLinks
 from lockgate.service.notifications import Notifier, NotifyTarget, describe_notice, parse_targets

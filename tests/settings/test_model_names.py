@@ -10,7 +10,6 @@ import pytest
 from lockgate.core.errors import InvalidConfig
 from lockgate.settings.model_names import (
     ALIASES,
-    GEMINI_ENDPOINT,
     MAX_ALIASES,
     PROVIDERS,
     ModelName,
@@ -40,7 +39,7 @@ def test_every_alias_resolves_to_a_model_that_its_provider_takes(alias: str) -> 
 def test_the_names_of_the_seed_are_known() -> None:
     assert resolve_model("claude-haiku").provider == "anthropic"
     assert resolve_model("gpt-4o-mini") == ModelName("openai", "gpt-4o-mini")
-    assert resolve_model("gemini-flash").endpoint == GEMINI_ENDPOINT
+    assert resolve_model("gemini-flash").endpoint == ALIASES["gemini-flash"].endpoint
 
 
 @pytest.mark.parametrize(
@@ -158,7 +157,7 @@ def test_odd_lines_are_refused(lines: list[str], message: str) -> None:
 )
 def test_a_short_name_is_the_providers_own_where_it_has_such_a_model(provider: str, name: str, model: str) -> None:
     provider, _, elsewhere = provider.partition(" at ")
-    endpoint = f"{GEMINI_ENDPOINT}/" if elsewhere else "https://models.ours.example/v1"
+    endpoint = f"{ALIASES['gemini-flash'].endpoint}/" if elsewhere else "https://models.ours.example/v1"
     assert name_at_provider(provider, name, endpoint) == model
 
 

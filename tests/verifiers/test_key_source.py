@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import pytest
+from failure_counts import count_failures
 
-from lockgate.runtime.failures import count_failures
 from lockgate.verifiers.key_source import is_instant, is_usable_key, key_or_blank
 
 

@@ -44,11 +44,6 @@ def read_table(package: str, name: str, section: str, columns: Sequence[str]) ->
     return [row.cells for row in read_rows(package, name, section, columns)]
 
 
-def read_examples(package: str, name: str, section: str, columns: Sequence[str]) -> list[Example]:
-    """Return the examples of one section's rows, for the test that runs them."""
-    return [example for row in read_rows(package, name, section, columns) for example in row.examples]
-
-
 def read_rows(package: str, name: str, section: str, columns: Sequence[str]) -> list[TableRow]:
     """Return the rows of one section with what stands below each."""
     rows = parse_rows(_text(package, name), name, section, columns)

@@ -39,11 +39,6 @@ def report_failure(edge: str, error: BaseException) -> None:
         _log.warning("failure: edge=%s error=%s count=%d", *kind, count - last_count)
 
 
-def count_failures(edge: str) -> int:
-    """Return how many errors this edge has reported in this process."""
-    return sum(count for (name, _), count in tuple(_counts.items()) if name == edge)
-
-
 def error_type(error: BaseException) -> str:
     """Return the name of the error's type if it is a plain identifier, else `other`; never the error's message."""
     name = type(error).__name__

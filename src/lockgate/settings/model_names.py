@@ -56,7 +56,6 @@ class ProgramName(NamedTuple):
 
 _ROWS = read_table(__package__, "models.tbl", "aliases", ("name", "provider", "model", "endpoint"))
 ALIASES = {name: ModelName(provider, model, endpoint.strip("-")) for name, provider, model, endpoint in _ROWS}
-GEMINI_ENDPOINT = ALIASES["gemini-flash"].endpoint
 # As people write them.
 _SPOKEN = {row[0]: row[1] for row in read_table(__package__, "models.tbl", "spoken", ("spoken", "name"))}
 

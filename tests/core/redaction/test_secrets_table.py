@@ -8,10 +8,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from table_examples import read_examples
 
 from lockgate.core.redaction.redact import redact
 from lockgate.core.redaction.secrets import COLUMNS, RULESETS, SHAPES, TABLE, check_from, pattern_from
-from lockgate.core.tables import Example, read_examples
+from lockgate.core.tables import Example
 
 EXAMPLES = [
     (section, example)

@@ -7,6 +7,7 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from table_examples import read_examples
 
 from lockgate.core.questions import Answer, ModelText, NoAnswer, NoAnswerReason, ProviderBlock, Rating, Verdict
 from lockgate.core.requests import request_signs
@@ -21,7 +22,6 @@ from lockgate.core.requests.combined_verdict import (
     weigh_answer,
 )
 from lockgate.core.requests.payload import Payload, PayloadSource
-from lockgate.core.tables import read_examples
 from lockgate.core.text.rules import RULES, Rule, Scope
 from lockgate.core.text.scanner import Scanner, rules_from_patterns
 

@@ -7,6 +7,7 @@ import re
 from itertools import combinations
 
 import pytest
+from table_examples import read_examples
 
 from lockgate.core.requests.combined_verdict import view_payload
 from lockgate.core.requests.payload import Payload
@@ -25,7 +26,7 @@ from lockgate.core.requests.request_signs import (
     grade_text,
     spare_guards,
 )
-from lockgate.core.tables import Example, read_examples
+from lockgate.core.tables import Example
 from lockgate.core.text.scanner import Scanner
 
 BY_NAME = {sign.name: sign for sign in SIGNS}

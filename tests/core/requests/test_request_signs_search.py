@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from table_examples import read_examples
 
 from lockgate.core.requests.request_signs import (
     _ANCHORS,
@@ -30,7 +31,6 @@ from lockgate.core.requests.request_signs import (
     search_pieces,
     split_words,
 )
-from lockgate.core.tables import read_examples
 
 HITS = [
     example.text.replace("\\n", "\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from time import process_time
 
 import pytest
+from table_examples import read_examples
 
 from lockgate.core.ruling.effects.effect import KINDS, Severity
 from lockgate.core.ruling.goal import (
@@ -15,7 +16,7 @@ from lockgate.core.ruling.goal import (
     hands_over,
     is_delegated_to,
 )
-from lockgate.core.tables import Example, read_examples
+from lockgate.core.tables import Example
 
 PATTERNS = (*HANDS_OVER[:2], "patterns", ("name", "pattern"))
 

@@ -9,10 +9,7 @@ import re
 from typing import Final
 
 # An unclosed mark goes on to the end: looking for its end from each of a million marks would be quadratic.
-_MARKS: Final = (
-    r"<!\[CDATA\[((?>(?:[^\]]|\](?!\]>))*))(?:\]\]>|\Z)|<!--(?>(?:[^-]|-(?!->))*)(?:-->|\Z)"
-    r"|<\?(?>(?:[^?]|\?(?!>))*)(?:\?>|\Z)"
-)
+_MARKS: Final = r"(?s:<!\[CDATA\[(.*?)(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)|<\?.*?(?:\?>|\Z))"
 _MARK: Final = re.compile(_MARKS)
 _MARK_OR_TAG: Final = re.compile(rf"{_MARKS}|</?[A-Za-z_:][^<>]*+>")
 _ATTRIBUTE: Final = re.compile(r"""=\s*+(?:"([^"<]*+)"|'([^'<]*+)')""")

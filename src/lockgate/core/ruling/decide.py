@@ -248,15 +248,18 @@ class EffectCheck:
         text = next((leaf.text for leaf in self._leaves if leaf.argument == effect.argument), "")
         return text[effect.start : effect.end] or " ".join(tool_words(self._tool))
 
+    def _list_addresses(self) -> list[tuple[str, str]]:
+        hosts = "\n".join(sorted(self._project.hosts))
+        known = [("the goal", self._goal.written.decode("utf-8", "replace")), ("the project", hosts)]
+        readings = self._context.index.readings
+        return known + [(each.source, "\n".join(each.text.mail_hosts)) for each in readings if each.text.mail_hosts]
+
     def _find_lookalikes(self, effects: Sequence[Effect]) -> Iterator[Finding]:
         """Yield the targets that look like another address of the session, or of the project."""
         # A plain request takes nothing along, unless the call also gives something.
         gives = any(effect.kind in GROUPS["gives"] for effect in effects)
         aimed = GROUPS["aimed"] | ({"requests"} if gives else set())
-        known = [("the goal", self._goal.written.decode("utf-8", "replace"))]
-        known += [("the project", "\n".join(sorted(self._project.hosts)))] if self._project.hosts else []
-        readings = self._context.index.readings
-        known += [(each.source, "\n".join(each.text.mail_hosts)) for each in readings if each.text.mail_hosts]
+        known = self._list_addresses()
         for effect in effects:
             target = effect.target
             if effect.kind in aimed and not self._goal.names(target) and not self._is_known_to_project(effect):

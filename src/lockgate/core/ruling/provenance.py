@@ -173,6 +173,9 @@ class Lookup:
             return "order", True
         if not _is_telling(held, effect):
             return "nowhere", False
+        return self._read_told(held, effect)
+
+    def _read_told(self, held: Places, effect: Effect) -> tuple[str, bool]:
         is_given = effect.kind in GROUPS["given by owners"]
         if len(held.spans) > _MANY_PLACES and KINDS[effect.kind].by_target and not is_given:
             # The text is enough of a reason: a log with thousands of lines about a host need not be read for orders.

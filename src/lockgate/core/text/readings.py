@@ -161,7 +161,6 @@ _BEYOND_ASCII = (
 TRIGGERS = (*_IN_ASCII, *_BEYOND_ASCII)
 # The numbers of the triggers that no text of ASCII alone can fire.
 BEYOND_ASCII = range(len(_IN_ASCII), len(TRIGGERS))
-TRIGGER_NAMES = frozenset(name for name, _ in TRIGGERS) | {"run"}
 
 # Bytes by their sort, so that plain searches find the places. The alphabets of base64 and hexadecimal are `x`.
 _ALPHABET = frozenset(b"+/_-") | {byte for byte in range(128) if chr(byte).isalnum()}

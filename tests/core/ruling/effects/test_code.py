@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 from command_effects import SHOP, read_line
+from table_examples import read_examples
 
 from lockgate.core.ruling.effects.code import _ACTS, _P, ACT_COLUMNS, MOST_CHARACTERS, NEEDS, read_code
 from lockgate.core.ruling.effects.effects_of_call import own_effects_of
 from lockgate.core.ruling.effects.own_paths import OWN_KINDS
 from lockgate.core.ruling.effects.project import NO_PROJECT
-from lockgate.core.tables import Example, read_examples
+from lockgate.core.tables import Example
 from lockgate.core.vocabulary import ToolCall
 
 

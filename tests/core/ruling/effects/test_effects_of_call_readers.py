@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from table_examples import read_examples
 
 from lockgate.core.ruling.effects.activity import NO_ACTIVITY
 from lockgate.core.ruling.effects.code import read_code, read_sql
@@ -13,7 +14,7 @@ from lockgate.core.ruling.effects.effects_of_call import MAX_EFFECTS, effects_of
 from lockgate.core.ruling.effects.project import NO_PROJECT
 from lockgate.core.ruling.effects.shell_walk import read_command
 from lockgate.core.ruling.tool_risk import EFFECTS, TABLE, read_words
-from lockgate.core.tables import Example, read_examples, read_table
+from lockgate.core.tables import Example, read_table
 from lockgate.core.vocabulary import ToolCall
 
 ACTS = {"acts": ("verbs", "words"), "acts by argument": ("verbs", "words", "argument", "value")}

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from table_examples import read_examples
 
 from lockgate.core.ruling.effects.effects_of_call import effects_of, own_effects_of
 from lockgate.core.ruling.effects.own_paths import OWN_KINDS
 from lockgate.core.ruling.effects.project import NO_PROJECT, Project
-from lockgate.core.tables import Example, read_examples
+from lockgate.core.tables import Example
 from lockgate.core.vocabulary import ToolCall
 
 WORK = Project(root="/home/ana/work", folder="/home/ana/work", home="/home/ana")

@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 from command_effects import SHOP, kinds_in, read_line
+from table_examples import read_examples
 
 from lockgate.core.ruling.effects.activity import Activity
 from lockgate.core.ruling.effects.programs.program_rows import (
@@ -20,7 +21,7 @@ from lockgate.core.ruling.effects.programs.program_rows import (
     find_row,
     make_row,
 )
-from lockgate.core.tables import Example, read_examples, read_table
+from lockgate.core.tables import Example, read_table
 
 EXAMPLES = [
     *read_examples(PACKAGE, TABLE, PROGRAMS, PROGRAM_COLUMNS),

@@ -93,30 +93,6 @@ def test_too_many_names_cannot_be_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "before", ["\\timing", ".mode csv", "\\x;", ".headers on", "\\dt", "  .x;", "\\set a 1\n\\set b 2"]
-)
-@pytest.mark.parametrize("program", ["psql shop", "duckdb s.db", "sqlite3 s.db", "mysql shop"])
-def test_a_line_for_the_client_hides_no_statement(before: str, program: str) -> None:
-    kinds = {kind for kind, _ in read_line(f"{program} <<'E'\n{before}\ndrop table users;\nE")}
-    assert kinds & {"deletes-data", "discards-work"}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "copy t to program 'sh'",
-        "COPY t\n FROM PROGRAM 'id'",
-        "\\copy t from program 'id'",
-        "\\o |sh",
-        "\\g /etc/x",
-        "\\lo_export 1 /etc/x",
-    ],
-)
-def test_what_leads_from_a_database_to_the_machine_cannot_be_read(text: str) -> None:
-    assert "unreadable" in {kind for kind, _ in read_line(f"psql shop <<'E'\n\\timing\n{text};\nE")}
-
-
-@pytest.mark.parametrize(
     "line", ["az monitor log-analytics workspace delete -n a", "az monitor log-profiles delete -n a"]
 )
 def test_a_service_that_is_called_after_a_look_is_no_look(line: str) -> None:

@@ -44,13 +44,18 @@ def finish_fetches(use: Use) -> Output:
     for address in addresses:
         stream = ask_host(walk, address, sends=sends, whole=whole)
         plain = walk.plain(address)
-        for kind in kinds_of_request_to(method, plain, {"data": [*map(walk.plain, carried)]}):
-            walk.add(kind, address, Certainty.LIKELY)
+        _note_request(use, address, carried)
         if is_named:
             named.append((plain.split("?")[0].rstrip("/").rsplit("/", 1)[-1] or "index.html", stream))
     _save_files(use, [*named, *((out, stream) for out in outs)])
     is_printed = not named and all(out in ("-", "/dev/stdout") for out in outs) and "head" not in use.modes
     return stream if is_printed else NO_OUTPUT
+
+
+def _note_request(use: Use, address: str, carried: list[str]) -> None:
+    data = {"data": [*map(use.walk.plain, carried)]}
+    for kind in kinds_of_request_to(use.value("method"), use.walk.plain(address), data):
+        use.walk.add(kind, address, Certainty.LIKELY)
 
 
 def _save_files(use: Use, files: list[tuple[str, Output]]) -> None:
@@ -284,6 +289,23 @@ def finish_queries(use: Use) -> Output:
     """Statements from options, operands, files and the input, for a server or for a database in a file."""
     # Only now the server is known, which may stand behind the file.
     walk, away, path = use.walk, use.value("away"), use.value("database")
+    if path:
+        walk.print_file(path)
+    for stream in (*_list_statements(use), use.call.stdin):
+        if stream.source is Source.DOWNLOAD:
+            walk.add("runs-download", stream.target)
+        elif stream.source is not Source.FILE:
+            _read_statements(use, stream.text, path)
+        elif path:
+            walk.access(path, Access.WRITE)
+        else:
+            # A file of the project: a migration, a dump.
+            walk.add("changes-record" if away else "runs-project-task", away or stream.target)
+    return UNKNOWN_OUTPUT
+
+
+def _list_statements(use: Use) -> list[Output]:
+    walk = use.walk
     streams = [Output(Source.TEXT, statement) for statement in use.values.get("statement", [])]
     for name in use.values.get("statements", []):
         walk.load(name)
@@ -291,29 +313,20 @@ def finish_queries(use: Use) -> Output:
         if content is not None and content.text is None:
             walk.note_unknown_content(name, content)
         streams.append(walk.read_file(name))
-    if path:
-        walk.print_file(path)
-    for stream in (*streams, use.call.stdin):
-        if stream.source is Source.DOWNLOAD:
-            walk.add("runs-download", stream.target)
-        elif stream.source is Source.FILE and path:
-            walk.access(path, Access.WRITE)
-        elif stream.source is Source.FILE:
-            # A file of the project: a migration, a dump.
-            walk.add("changes-record" if away else "runs-project-task", away or stream.target)
-        elif use.row.target == "documents":
-            use.detail = "documents"
-            role_if(use, stream.text)
-        elif escape := FORMS["shell escape"].search(stream.text):
-            walk.read_text(stream.text[escape.end() :])
-        elif FORMS["database reaches out"].search(stream.text):
-            walk.add_unreadable()
-        elif statements := FORMS["command of client"].sub("", stream.text).strip():
-            _note_statements(walk, statements, path if path and walk.place(path) in _OURS else "")
-    return UNKNOWN_OUTPUT
+    return streams
 
 
-_OURS = (Place.INSIDE, Place.SCRATCH)
+def _read_statements(use: Use, text: str, path: str) -> None:
+    walk = use.walk
+    if use.row.target == "documents":
+        use.detail = "documents"
+        role_if(use, text)
+    elif escape := FORMS["shell escape"].search(text):
+        walk.read_text(text[escape.end() :])
+    elif FORMS["database reaches out"].search(text):
+        walk.add_unreadable()
+    elif statements := FORMS["command of client"].sub("", text).strip():
+        _note_statements(walk, statements, path if walk.place(path) in (Place.INSIDE, Place.SCRATCH) else "")
 
 
 def _note_statements(walk: Walk, text: str, local_file: str) -> None:

@@ -40,6 +40,12 @@ def finish_finds(use: Use) -> Output:
         walk.add_unreadable()
         return UNKNOWN_OUTPUT
     found = [_path_found(walk, start, name) for start in starts for name in names]
+    _act_on_found(walk, arguments, found, deleted=["/"] if "/" in starts else found)
+    secrets = (path for path in found if is_secret(walk.plain(path), walk.folder))
+    return Output(Source.NONE, target=next(secrets, found[0]))
+
+
+def _act_on_found(walk: Walk, arguments: list[str], found: list[str], *, deleted: list[str]) -> None:
     rest = iter(arguments)
     for argument in rest:
         if argument in EXECUTES:
@@ -47,12 +53,10 @@ def finish_finds(use: Use) -> Output:
             for path in found if inner else ():
                 walk.run_program([part.replace("{}", path) for part in inner], NO_OUTPUT)
         elif argument == "-delete":
-            for path in found:
-                walk.access("/" if starts[0] == "/" else path, Access.DELETE)
+            for path in deleted:
+                walk.access(path, Access.DELETE)
         elif argument in ("-fprint", "-fprintf", "-fls"):
             walk.access(next(rest, ""), Access.WRITE)
-    secrets = (path for path in found if is_secret(walk.plain(path), walk.folder))
-    return Output(Source.NONE, target=next(secrets, found[0]))
 
 
 def _path_found(walk: Walk, start: str, name: str) -> str:
@@ -264,13 +268,11 @@ def finish_asks_cluster(use: Use) -> Output:
 
 # Settings that a command hands to a running service: those that switch a protection off or open it to all, and images.
 
-MOST_SETTING = 2_000
-
 
 def note_settings(walk: Walk, arguments: list[str]) -> None:
     """Note what the settings among these arguments weaken, and where the images that they name come from."""
     for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
-        plain = walk.plain(argument)[:MOST_SETTING]
+        plain = walk.plain(argument)[:2_000]
         if plain in ("--image", "--registry", "--backup-retention-period"):
             plain += f"={walk.plain(following)}"
         for kind in ("weakens", "weakening flag", "opens to all"):
