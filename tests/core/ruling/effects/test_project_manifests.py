@@ -81,6 +81,7 @@ def test_a_package_json_names_packages_and_scripts() -> None:
         ("Cargo.toml", '[dependencies]\ns = { version = "1" }\n[target.x.dev-dependencies]\nr = "1"\n', "cargo: s r"),
         ("Cargo.lock", '[[package]]\nname = "libc"\n', "cargo: libc"),
         ("go.mod", "module a.example/b\n\nrequire (\n\tgo.example/x v0.1.0\n)\n", "go: a.example/b go.example/x"),
+        ("mix.exs", '  [\n    {:jason, "~> 1.4"},\n    {:ours, path: "../ours"}\n  ]\n', "hex: jason ours"),
         ("go.sum", "golang.org/x/net v0.1.0 h1:abc=\n", "go: golang.org/x/net"),
         ("Gemfile", "source 'https://gems.shop.example'\ngem 'rails', '~> 7'\n", "gem: rails"),
         ("Gemfile.lock", "GEM\n  remote: https://rubygems.org/\n  specs:\n    rake (13.0)\n", "gem: rake"),

@@ -29,6 +29,7 @@ def added(path: str, text: str, replaced: str = "", project: Project | None = No
         ("Cargo.toml", 'fastx = { version = "1" }', "fastx"),
         ("Cargo.toml", 'fastx = "1.2"', "fastx"),
         ("go.mod", "\tgithub.com/acme/fast_x v1.2.0", "github.com/acme/fast_x"),
+        ("mix.exs", '      {:jasson, "~> 1.0"},', "jasson"),
         ("Gemfile", "gem 'fastx'", "fastx"),
     ],
 )
