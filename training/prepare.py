@@ -33,7 +33,7 @@ from lockgate import Gate
 from lockgate.core.errors import LockgateError
 from lockgate.core.ruling.effects.effects_of_call import effects_of
 from lockgate.core.ruling.pipeline import EscalatedCall
-from lockgate.core.ruling.tool_call import ToolCall
+from lockgate.core.vocabulary import ToolCall
 from lockgate.gate.judge_evidence import collect_evidence, plain_text
 
 # Licences that let a derived model be handed on; a package that claims another, or none, is left out.

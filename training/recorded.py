@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 from lockgate import Gate
 from lockgate.cli.eval.trace_files import load_sessions
 from lockgate.core.ruling.pipeline import EscalatedCall
-from lockgate.core.ruling.tool_call import ToolCall
+from lockgate.core.vocabulary import ToolCall
 from lockgate.gate.judge_evidence import collect_evidence
 from lockgate.sessions.trace_format import BlockEvent
 

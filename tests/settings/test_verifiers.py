@@ -16,7 +16,7 @@ from lockgate.settings.key_files import (
     VerifierKeys,
     is_key,
 )
-from lockgate.settings.model_names import ALIASES, GEMINI_ENDPOINT
+from lockgate.settings.model_names import ALIASES
 from lockgate.settings.verifiers import (
     ADAPTERS,
     VARIABLES,
@@ -581,7 +581,11 @@ def test_a_tenant_s_model_may_have_a_short_name_too() -> None:
     assert made.model == ALIASES["claude-haiku"].model
     assert [each.model for each in made.tenant_endpoints] == [ALIASES["claude-opus"].model]
     # Google's server has the model of that name, another one may have its own.
-    environ = {**COMPATIBLE, "VERIFIER_MODEL": "Gemini Flash", "VERIFIER_BASE_URL__acme": GEMINI_ENDPOINT}
+    environ = {
+        **COMPATIBLE,
+        "VERIFIER_MODEL": "Gemini Flash",
+        "VERIFIER_BASE_URL__acme": ALIASES["gemini-flash"].endpoint,
+    }
     made = verifier_settings_from_env({**environ, "VERIFIER_MODEL__acme": "Gemini Flash"})
     assert (made.model, made.tenant_endpoints[0].model) == ("Gemini Flash", ALIASES["gemini-flash"].model)
 
