@@ -204,9 +204,6 @@ class RequestJudge:
     def _context(self, tenant: str) -> PolicyContext:
         return self._contexts.get(tenant) or self._contexts[""]
 
-    def _deadline(self) -> float:
-        return perf_counter() + self._settings.verdict_timeout_s
-
     async def is_unsafe_only_outside(self, case: ParsedRequest) -> bool:
         """Return whether only text from outside is unsafe: tool results and documents, not the client's own words.
 
@@ -224,7 +221,7 @@ class RequestJudge:
         inspected = [case.inspected[number] for number in files] if len(case.inspected) == len(found.uploads) else ()
         case = case._replace(found=words, inspected=inspected)
         try:
-            said = await self.assess(case, self._deadline())
+            said = await self.assess(case, perf_counter() + self._settings.verdict_timeout_s)
         except Stop:
             return False
         return said.verdict != "unsafe" and said.read

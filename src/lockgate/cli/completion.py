@@ -73,14 +73,10 @@ def _complete_command(path: tuple[str, ...], parser: argparse.ArgumentParser) ->
         if not action.option_strings:
             words |= dict.fromkeys(choices, "")
         for option in action.option_strings:
-            options[option] = _one_line(action.help or "")
+            options[option] = " ".join((action.help or "").replace("%%", "%").split())
             if action.nargs != 0:
                 values[option] = choices
     return CompletedCommand(path, words, options, values)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.replace("%%", "%").split())
 
 
 def _bash(commands: list[CompletedCommand]) -> str:

@@ -17,7 +17,7 @@ from lockgate.cli.exit_codes import Exit
 from lockgate.cli.terminal import make_console, make_visible
 from lockgate.core.errors import LockgateError
 from lockgate.core.text.rules import RULES
-from lockgate.core.vocabulary import Action, Block, Decision
+from lockgate.core.vocabulary import Action, Decision
 from lockgate.gate.gate import Gate
 from lockgate.runtime.rule_cache import RuleCache
 from lockgate.verifiers.embedded_judge import EmbeddedJudge
@@ -147,7 +147,8 @@ def run(args: argparse.Namespace) -> Exit:
         sleep(pause_s)
         if isinstance(event, DemoReading):
             block = session.add(event.content, source=event.source)
-            show("reads", _reading_text(block, event))
+            head = f"{block.id} {block.source}, {block.trust.word}: ", "dim"
+            show("reads", Text.assemble(head, make_visible(event.shown)))
             continue
         decision = session.check(event.tool, event.arguments)
         as_told = as_told and (decision.action is Action.CONTINUE) is event.runs
@@ -188,10 +189,6 @@ def _warm_up(gate: Gate) -> None:
     for event in STORY:
         if isinstance(event, DemoCall):
             session.check(event.tool, dict.fromkeys(event.arguments, "the kettle is on"))
-
-
-def _reading_text(block: Block, event: DemoReading) -> Text:
-    return Text.assemble((f"{block.id} {block.source}, {block.trust.word}: ", "dim"), make_visible(event.shown))
 
 
 def _ruling_text(event: DemoCall, decision: Decision) -> Text:

@@ -41,7 +41,10 @@ def sarif_from_report(report: ScanReport) -> dict[str, object]:
                         "executionSuccessful": report.complete and not report.failed,
                         "toolExecutionNotifications": [
                             *(_unread_notification(each) for each in report.failed),
-                            *(_skipped_notification(reason, count) for reason, count in report.reasons.items()),
+                            *(
+                                {"level": "note", "message": {"text": f"not scanned: {count:,} {reason}"}}
+                                for reason, count in report.reasons.items()
+                            ),
                         ],
                     }
                 ],
@@ -95,10 +98,6 @@ def _unread_notification(skipped: SkippedFile) -> dict[str, object]:
         "message": {"text": f"cannot be read: {skipped.reason}"},
         "locations": [{"physicalLocation": {"artifactLocation": {"uri": _uri(skipped.path)}}}],
     }
-
-
-def _skipped_notification(reason: str, count: int) -> dict[str, object]:
-    return {"level": "note", "message": {"text": f"not scanned: {count:,} {reason}"}}
 
 
 def _uri(path: str) -> str:

@@ -153,12 +153,9 @@ def list_bans(api: Api, request: Request) -> object:
         return said
     start = request.query.get("offset", 0)
     shown = sorted(banned.items(), key=lambda each: -ban_state(each[1])[1])
-    bans = [_ban_view(key, *ban_state(known)) for key, known in shown[start : start + request.query.get("limit", 50)]]
+    states = ((key, *ban_state(known)) for key, known in shown[start : start + request.query.get("limit", 50)])
+    bans = [{"subject": key, "standing": str(standing), "left_s": round(left_s, 1)} for key, standing, left_s in states]
     return {"state": "read", "said": "", "total": len(banned), "bans": bans}
-
-
-def _ban_view(key: str, standing: str, left_s: float) -> dict[str, object]:
-    return {"subject": key, "standing": str(standing), "left_s": round(left_s, 1)}
 
 
 def lift_ban(api: Api, request: Request) -> object:

@@ -541,6 +541,11 @@ def test_a_login_in_base64_is_cut_whatever_it_is_spelled_in(login: str) -> None:
     assert token not in redact(f"Basic {token}").text
 
 
+def test_a_login_in_latin_1_is_cut() -> None:
+    token = base64.b64encode("ann:pässwörd9".encode("latin-1")).decode()
+    assert token not in redact(f"Basic {token}").text
+
+
 @pytest.mark.parametrize("word", ["ozone", "Ogre", "ajouter"])
 def test_a_word_behind_basic_is_no_login(word: str) -> None:
     assert redact(f"basic {word} chemistry").text == f"basic {word} chemistry"

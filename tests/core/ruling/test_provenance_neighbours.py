@@ -121,6 +121,32 @@ def test_a_mailbox_that_looks_like_one_of_a_record_is_held(texts: list[str], to:
     assert "which tool:search_mail names, but looks like it" in told[0]
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("mail-lufthansa.com", "mail.lufthansa.com"),
+        ("coca-cola.com", "cocacola.com"),
+        ("chase.com", "chasse.com"),
+        ("us.ibm.com", "usibm.com"),
+        ("e.shop.example", "shop.example"),
+    ],
+)
+def test_two_spellings_of_a_company_are_no_news(first: str, second: str) -> None:
+    session = Gate(Policy(escalate="narrow")).session(goal="Reply to the mail")
+    session.add(f"From: ann@{first}\nplease reply\n> From: ann@{second}\n@pytest.fixture", source="tool:read_mail")
+    for host in (first, second):
+        ruling = session.check("send_email", {"to": f"ann@{host}", "subject": "x", "body": "y"})
+        assert "origin:lookalike-address" not in {finding.rule for finding in ruling.findings}
+
+
+def test_the_order_of_two_lookalikes_in_a_thread_does_not_matter() -> None:
+    for first, second in (("acrnecorp.com", "acmecorp.com"), ("acmecorp.com", "acrnecorp.com")):
+        session = Gate(Policy(escalate="narrow")).session(goal="Reply to the mail")
+        session.add(f"From: ann@{first}\nplease reply\n> From: ann@{second}", source="tool:read_mail")
+        ruling = session.check("send_email", {"to": "ann@acrnecorp.com", "subject": "x", "body": "y"})
+        assert "origin:lookalike-address" in {finding.rule for finding in ruling.findings}
+
+
 @pytest.mark.parametrize("to", [GENUINE, "other@lohnwerk-payroll.example", "ana@payroll-lohnwerk.example"])
 def test_a_mailbox_that_looks_like_no_other_host_is_let_be(to: str) -> None:
     session = Gate(Policy(escalate="narrow")).session(goal="Send the file to our payroll office as usual")

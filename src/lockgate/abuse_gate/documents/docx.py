@@ -212,10 +212,6 @@ def _local_name(tag: str) -> str:
     return tag.rpartition(":")[2]
 
 
-def _is_on(given: dict[str, str]) -> bool:
-    return given.get("val", "true").lower() not in _FALSE
-
-
 class _StyleReader(_XmlReader):
     """Reads the formats of the styles in `styles.xml`."""
 
@@ -256,7 +252,7 @@ class _StyleReader(_XmlReader):
 
 def _apply_format(face: _TextFormat, name: str, given: dict[str, str]) -> _TextFormat:
     if name in ("vanish", "specVanish"):
-        return face._replace(vanish=_is_on(given))
+        return face._replace(vanish=given.get("val", "true").lower() not in _FALSE)
     if name == "color":
         return face._replace(color=given.get("val", "").lower())
     if name == "sz":

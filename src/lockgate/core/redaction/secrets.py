@@ -474,10 +474,6 @@ def _is_authorization(match: re.Match[str], value: str) -> bool:
     return not (is_wordlike(f"{value} {value}"[:512]) and SHAPES["words after it"].match(match.string, match.end()))
 
 
-def _is_near_school(match: re.Match[str], _: str) -> bool:
-    return SHAPES["school"].search(match.string, max(0, match.start() - 60), match.end() + 40) is not None
-
-
 def _is_mailbox(match: re.Match[str], _: str) -> bool:
     before = match.string[max(0, match.start() - 330) : match.start()]
     return not (SHAPES["shared account"].search(before[-4:]) or SHAPES["user in an address"].search(before))
@@ -512,7 +508,11 @@ def _of_number(is_valid: Callable[[str], bool]) -> Check:
     return lambda _, value: is_valid(re.sub("[^0-9A-Za-z]", "", value))
 
 
-def _is_login(plain: str) -> bool:
+def _is_login(said: bytes) -> bool:
+    plain = said.decode("utf-8", "replace").strip()
+    if "\ufffd" in plain and len(said) >= 12:
+        # Old clients write Latin letters in their own bytes; a word that happens to decode is short.
+        plain = said.decode("latin-1").strip()
     return ":" in plain and plain.translate(_LINE_SIGNS).isprintable() and "\ufffd" not in plain
 
 
@@ -520,10 +520,12 @@ _CHECKS: dict[str, Check] = {
     "-": lambda *_: True,
     "hard to guess": _is_guarded,
     "authorization": _is_authorization,
-    "login": lambda _, value: _is_login(decode_base64(value.encode()).decode("utf-8", "replace").strip()),
+    "login": lambda _, value: _is_login(decode_base64(value.encode())),
     "signed": lambda _, value: "." in value and len(value) >= 24,
     "unredacted": lambda _, value: PLACEHOLDER.search(value) is None,
-    "school": _is_near_school,
+    "school": lambda match, _: (
+        SHAPES["school"].search(match.string, max(0, match.start() - 60), match.end() + 40) is not None
+    ),
     "mailbox": _is_mailbox,
     "luhn": _of_number(is_luhn_valid),
     "mod97": _of_number(lambda digits: 97 - int(digits[:13]) % 97 == int(digits[13:15])),

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
+from operator import itemgetter
 from typing import NamedTuple
 
 from lockgate.core.errors import quoted
@@ -25,7 +26,7 @@ from lockgate.core.ruling.opinions import Authority, JudgeStanding
 from lockgate.core.ruling.policy import Policy
 from lockgate.core.ruling.provenance import GROUPS, STRENGTH, Lookup, Trace, is_form_field
 from lockgate.core.ruling.targets import PATTERNS as _P
-from lockgate.core.ruling.targets import find_alike
+from lockgate.core.ruling.targets import find_alike, hosts_by_look
 from lockgate.core.ruling.tool_risk import tool_words
 from lockgate.core.tables import read_table
 from lockgate.core.vocabulary import Finding, Origin
@@ -37,7 +38,7 @@ _CLEARS = {
     for judge, other, grave in read_table(__package__, "decide.tbl", "clears", ("judge", "other calls", "grave calls"))
 }
 _SEVERITIES = {Severity.WORKS_HERE: "here", Severity.REACHES_OUT: "out", Severity.OPENS_A_DOOR: "door"}
-_MAX_ALIKE, _MOST_AIMS, _MAX_SHOWN = 44, 8, 120
+_MAX_ALIKE, _MOST_AIMS, _MAX_SHOWN, _STEPS_PER_MAILBOX = 44, 8, 120, 6
 
 
 class Width(StrEnum):
@@ -248,23 +249,30 @@ class EffectCheck:
         text = next((leaf.text for leaf in self._leaves if leaf.argument == effect.argument), "")
         return text[effect.start : effect.end] or " ".join(tool_words(self._tool))
 
-    def _list_addresses(self) -> list[tuple[str, str]]:
-        hosts = "\n".join(sorted(self._project.hosts))
-        known = [("the goal", self._goal.written.decode("utf-8", "replace")), ("the project", hosts)]
-        readings = self._context.index.readings
-        return known + [(each.source, "\n".join(each.text.mail_hosts)) for each in readings if each.text.mail_hosts]
+    def _find_alike_in_texts(self, target: str) -> tuple[str, str]:
+        """Return a mailbox's host in a text that differs from the target's by letters that look the same, and whose."""
+        budget, own = self._lookup.budget, hosts_by_look(target.lower().encode("utf-8", "ignore"))
+        for reading in self._context.index.readings if own else ():
+            mailboxes = reading.text.prepared.count(b"@")
+            if mailboxes and budget.take_once(reading.text, _STEPS_PER_MAILBOX * mailboxes):
+                for look, names in own.items():
+                    other = next((host for host in reading.text.mail_hosts.get(look, ()) if host not in names), "")
+                    if other:
+                        return other, reading.source
+        return "", ""
 
     def _find_lookalikes(self, effects: Sequence[Effect]) -> Iterator[Finding]:
         """Yield the targets that look like another address of the session, or of the project."""
         # A plain request takes nothing along, unless the call also gives something.
         gives = any(effect.kind in GROUPS["gives"] for effect in effects)
         aimed = GROUPS["aimed"] | ({"requests"} if gives else set())
-        known = self._list_addresses()
+        goal, hosts = self._goal.written.decode("utf-8", "replace"), "\n".join(self._project.hosts)
         for effect in effects:
             target = effect.target
             if effect.kind in aimed and not self._goal.names(target) and not self._is_known_to_project(effect):
-                alike = ((find_alike(target[:_MAX_SHOWN], text), who) for who, text in known)
-                other, who = next(((other, who) for other, who in alike if other), ("", ""))
+                texts = (("the goal", goal), ("the project", hosts))
+                alike = ((find_alike(target[:_MAX_SHOWN], text), who) for who, text in texts)
+                other, who = next(filter(itemgetter(0), alike), None) or self._find_alike_in_texts(target[:_MAX_SHOWN])
                 # Of an owner whom the user names, only another mailbox of the same host.
                 is_own = self._goal.names_owner_of(target) and other.rpartition("@")[2] != target.rpartition("@")[2]
                 if other and not is_own:

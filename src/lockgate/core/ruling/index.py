@@ -21,7 +21,7 @@ from typing import NamedTuple
 from lockgate.core.ruling.arguments import Leaf, argument_words, sink_from_argument
 from lockgate.core.ruling.targets import BYTE_PATTERNS as _B
 from lockgate.core.ruling.targets import PATTERNS as _P
-from lockgate.core.ruling.targets import domain_of, host_from_value, is_shared
+from lockgate.core.ruling.targets import domain_of, host_from_value, hosts_by_look, is_shared
 from lockgate.core.ruling.work_budget import WorkBudget
 from lockgate.core.tables import read_sections
 from lockgate.core.text.imperatives import ORDER_REACH, Order, order_from_cue, prepare, split_words
@@ -176,10 +176,9 @@ class TextIndex:
         return array("L", (match.start() for match in _WORD.finditer(self.prepared)))
 
     @cached_property
-    def mail_hosts(self) -> tuple[str, ...]:
-        """The hosts of the mailboxes in the text, each once."""
-        hosts = _B["host of mailbox"].findall(self.prepared) if b"@" in self.prepared else ()
-        return tuple(host.decode() for host in dict.fromkeys(hosts))
+    def mail_hosts(self) -> dict[str, list[str]]:
+        """The hosts of the mailboxes in the text, by what they look like letter by letter."""
+        return hosts_by_look(self.prepared) if b"@" in self.prepared else {}
 
     @property
     def folded(self) -> bytes:

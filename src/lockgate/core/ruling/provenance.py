@@ -323,16 +323,16 @@ class Lookup:
         """
         for leaf in leaves:
             line = _fold_line(leaf, written=written)
-            # Most commands have a word that no text has; to the first and the last one letters may be glued.
+            # Most commands have a word that no text has; scripts without blanks may be glued to the first and the last.
             if not line or not self._index.words.issuperset(split_words(line)[1:-1]) or line in self._goal.written:
                 continue
+            alone = re.compile(rb"(?<![a-z0-9_])%b(?![a-z0-9_])" % re.escape(line))
             for reading in self._index.readings:
-                at = reading.text.prepared.find(line) if reading.position >= self._first else -1
-                if at >= 0 and not self._is_handed(reading.block):
+                found = alone.search(reading.text.prepared) if reading.position >= self._first else None
+                if found is not None and not self._is_handed(reading.block):
                     how = "exact" if reading.text.part.how == "raw" else reading.text.part.how
-                    span = reading.text.span_in_block(at, at + len(line), self.budget)
-                    shown = leaf.text.strip()[:_MAX_SHOWN]
-                    return Origin(leaf.argument, shown, reading.block, reading.source, *span, how, sink="command")
+                    place = reading.block, reading.source, *reading.text.span_in_block(*found.span(), self.budget), how
+                    return Origin(leaf.argument, leaf.text.strip()[:_MAX_SHOWN], *place, sink="command")
         return None
 
     def _is_handed(self, block: str) -> bool:

@@ -192,6 +192,15 @@ def find_alike(target: str, known: str) -> str:
     return ""
 
 
+def hosts_by_look(text: bytes) -> dict[str, list[str]]:
+    """Return the hosts of the mailboxes in a text in lower case, by what they look like letter by letter."""
+    hosts: dict[str, list[str]] = {}
+    for host in dict.fromkeys(_B["host of mailbox"].findall(text)):
+        name = host.decode("utf-8", "replace")
+        hosts.setdefault(_join_letters(name), []).append(name)
+    return hosts
+
+
 @lru_cache(maxsize=64)
 def _addresses_by_look(known: str) -> dict[str, str]:
     addresses: dict[str, str] = {}

@@ -28,3 +28,15 @@ def test_a_line_for_the_client_hides_no_statement(before: str, program: str) -> 
 )
 def test_what_leads_from_a_database_to_the_machine_cannot_be_read(text: str) -> None:
     assert "unreadable" in {kind for kind, _ in read_line(f"psql shop <<'E'\n\\timing\n{text};\nE")}
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("psql -h db.example -c $'select u\\n.password_hash from users u'", "reads-secret"),
+        ("sqlite3 s.db $'with d as (values(1\\n.0)) delete from users'", "deletes-data"),
+        ("psql shop <<'E'\n\\x \\\\ delete from users\nE", "deletes-data"),
+    ],
+)
+def test_a_dot_inside_a_statement_begins_no_line_for_the_client(line: str, kind: str) -> None:
+    assert kind in {found for found, _ in read_line(line)}

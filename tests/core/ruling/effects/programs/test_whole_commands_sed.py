@@ -85,8 +85,12 @@ def test_every_text_is_read_or_refused(script: str) -> None:
 
 @pytest.mark.parametrize("text", ["\n", " ", "s", "[", "/[", "\\", ";s一", "1,", "!", "{", "/[:", "/[.a"])
 def test_the_time_is_linear(text: str) -> None:
-    began = process_time()
-    files_of_sed(text * (4000 // len(text)))
-    files_of_sed("/" + text * (3999 // len(text)))
-    files_of_sed("/" + "[" * 200 + text * (3799 // len(text)))
-    assert process_time() - began < 0.2
+    def seconds() -> float:
+        began = process_time()
+        files_of_sed(text * (4000 // len(text)))
+        files_of_sed("/" + text * (3999 // len(text)))
+        files_of_sed("/" + "[" * 200 + text * (3799 // len(text)))
+        return process_time() - began
+
+    # What is slow once and not again was the machine.
+    assert min(seconds() for _ in range(3)) < 0.2

@@ -325,7 +325,7 @@ def _read_statements(use: Use, text: str, path: str) -> None:
         walk.read_text(text[escape.end() :])
     elif FORMS["database reaches out"].search(text):
         walk.add_unreadable()
-    elif statements := FORMS["command of client"].sub("", text).strip():
+    elif statements := FORMS["command of client"].sub(";", text).strip("; \n"):
         _note_statements(walk, statements, path if walk.place(path) in (Place.INSIDE, Place.SCRATCH) else "")
 
 
